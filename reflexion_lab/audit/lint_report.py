@@ -17,6 +17,7 @@ from reflexion_lab.analysis.stats.intervals import Rate
 from reflexion_lab.audit.lint_dataset import CHECKS, Finding, Linted
 from reflexion_lab.io.terminal import LOG_EVERY, bar, in_notebook
 from reflexion_lab.tasks.benchmarks.similar import SIMILAR
+from reflexion_lab.text.shorten import number_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -36,7 +37,7 @@ def show(linted: Linted, console: Console, all_findings: bool = False) -> None:
     if not console.is_terminal:
         console.width = PIPED
     columns = ("check", "tasks", "errors", "warnings", "not checked", "first tasks")
-    summary = table(f"{linted.benchmark}: {linted.tasks} tasks", *columns)
+    summary = table(f"{linted.benchmark}: {number_of(linted.tasks, 'task')}", *columns)
     summary.columns[-1].justify, summary.columns[-1].no_wrap = "left", False
     by_check = {check: [finding for finding in linted.findings if finding.check == check] for check in CHECKS}
     for check, findings in by_check.items():
@@ -55,8 +56,7 @@ def show(linted: Linted, console: Console, all_findings: bool = False) -> None:
             console.print(line(f"... and {len(ranked) - len(printed)} more of {check}; --all shows them", "dim"))
     for text in figures(linted):
         console.print(line(text), soft_wrap=True)
-    word = "error" if linted.errors == 1 else "errors"
-    console.print(line(f"{linted.errors} {word}", "bold red" if linted.errors else "bold green"))
+    console.print(line(number_of(linted.errors, "error"), "bold red" if linted.errors else "bold green"))
 
 
 def figures(linted: Linted) -> Iterator[str]:
@@ -70,7 +70,7 @@ def figures(linted: Linted) -> Iterator[str]:
     if visible.n:
         yield f"mutants that fail the visible tests: {_share(visible)}"
     for reason, count in unmutated.items():
-        yield f"no mutants of {count} tasks: {reason}"
+        yield f"no mutants of {number_of(count, 'task')}: {reason}"
     if groups := sorted(linted.near_duplicates, key=len, reverse=True):
         clusters = linted.tasks - sum(len(ids) - 1 for ids in groups)
         largest = "; ".join(", ".join(ids[:IDS]) + ", ..." * (len(ids) > IDS) for ids in groups[:IDS])

@@ -134,7 +134,7 @@ def _overview(store: Any, options: argparse.Namespace) -> dict[str, Any]:
     records = {"episodes": categories.total(), **kinds}
     say(
         f"{place.without_password(options.store)}: {_listed(records)}",
-        f"episodes: {len(tasks):,} tasks, {len(sessions):,} loops, {passed:,} passed",
+        f"episodes: tasks {len(tasks):,}, loops {len(sessions):,}, passed {passed:,}",
         f"by category: {cells.counts(categories)}",
     )
     if newest:
@@ -235,7 +235,7 @@ def export(options: argparse.Namespace) -> None:
 
 
 def _listed(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{count:,} {kind}" for kind, count in counts.items())
+    return ", ".join(f"{count:,} {kind.removesuffix('s') if count == 1 else kind}" for kind, count in counts.items())
 
 
 def import_files(options: argparse.Namespace) -> None:

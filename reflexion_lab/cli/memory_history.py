@@ -62,10 +62,10 @@ def log(options: argparse.Namespace) -> None:
         refused = sum(len(update.refused) for update in updates)
         size = f"{last.items} item{'s' * (last.items != 1)}, {last.tokens:,} tokens"
         ends = [*every[: SHOWN // 2], *every[-SHOWN // 2 :]]
-        problems = f"{unreadable} unreadable replies, {too_long} prompts too long, {refused} operations refused"
+        problems = f"unreadable replies {unreadable}, prompts too long {too_long}, operations refused {refused}"
         say(
-            f"{run.path.name}: {size} after {last.round + 1} rounds",
-            f"{len(updates)} calls of the curator in {len(every)} rounds, {spent:,} tokens; {problems}",
+            f"{run.path.name}: {size} after {last.round + 1} round{'s' * (last.round > 0)}",
+            f"curator: calls {len(updates)}, rounds {len(every)}, tokens {spent:,}; {problems}",
             _table(every if options.full or len(every) <= SHOWN else ends, len(every)),
             f"next: reflexion-lab memory diff {run.path.name}",
         )
@@ -139,7 +139,7 @@ def revert(options: argparse.Namespace) -> None:
             kept = {item.item_id for item in wanted}
             store.append([*(item for item in removed if item.item_id not in kept), *wanted])
     done = "reverted" if options.yes else "would be reverted; give --yes to change the store"
-    say(f"{place.without_password(options.store)}: {len(known)} items to {len(wanted)}, {done}", *map(_line, differing))
+    say(f"{place.without_password(options.store)}: items {len(known)} to {len(wanted)}, {done}", *map(_line, differing))
 
 
 def _items(run: RunFolder, rounds: int) -> Sequence[Item]:

@@ -37,7 +37,7 @@ def register(options: argparse.Namespace) -> None:
     section = study.registered
     assert section
     say(
-        f"registered: {study.name}, digest {study.digest}, {len(study.arms)} arms x {len(study.seeds)} seeds",
+        f"registered: {study.name}, digest {study.digest}, arms {len(study.arms)}, seeds {len(study.seeds)}",
         f"power: {100 * section.power:.0f} % of simulated studies detect "
         f"{100 * study.minimum_detectable_effect:g} points",
         *(f"{arm}: {_settings(own.config)}" for arm, own in section.arms.items()),

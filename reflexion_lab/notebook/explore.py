@@ -16,6 +16,7 @@ from reflexion_lab.analysis.report.sheets import Sheet, paragraphs
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.runner.folder.folder import folders
+from reflexion_lab.text.shorten import number_of
 
 MISSING = "Filters and stepping need ipywidgets: pip install 'reflexion_lab[notebooks]'. This is the run without them."
 PAGE = 20
@@ -91,7 +92,7 @@ class Explorer:
         bound = "UPPER BOUND, not pass@1; " if manifest.is_upper_bound else ""
         arm = manifest.config.get("arm", "run")
         run = f"{arm}, seed {manifest.seed}, {manifest.benchmark}, feedback source {manifest.feedback_source}"
-        return visible(f"{unfinished(self.log)}{run}: {bound}{len(self.histories)} tasks, {counts}")
+        return visible(f"{unfinished(self.log)}{run}: {bound}{number_of(len(self.histories), 'task')}, {counts}")
 
     @property
     def widgets(self) -> Widgets:

@@ -23,6 +23,7 @@ from reflexion_lab.errors import ConfigError
 from reflexion_lab.notebook.overrides import Override, as_lines, one_line_errors, with_objects
 from reflexion_lab.runner.config.messages import is_hydra_error
 from reflexion_lab.runner.folder.folder import RunFolder
+from reflexion_lab.text.shorten import number_of
 
 if TYPE_CHECKING:
     from reflexion_lab.analysis.run_log import Log
@@ -255,7 +256,7 @@ def runs(root: Path | str = "runs", where: Override = ()) -> RunTable:
 
     listed = run_list(Path(root), as_lines([where]))
     run_folders = [RunFolder(Path(run.folder)) for run in reversed(listed) if not run.problem]
-    title = f"{len(run_folders)} runs" if run_folders else f"no runs in {root}/"
+    title = number_of(len(run_folders), "run") if run_folders else f"no runs in {root}/"
     return RunTable(sheet(listed, title), run_folders)
 
 
@@ -270,7 +271,7 @@ class Parts(NamedTuple):
     """Grades one submission per task; any attempt once it is sealed."""
 
     def __repr__(self) -> str:
-        return f"{len(self.tasks)} tasks of {self.tasks.name}; .tasks .loop() .judge"
+        return f"{number_of(len(self.tasks), 'task')} of {self.tasks.name}; .tasks .loop() .judge"
 
 
 def by_hand(*overrides: Override, **parts: object) -> Parts:

@@ -35,6 +35,7 @@ from reflexion_lab.runner.folder.tidy import DROPPED, take_out, tidy, unanswered
 from reflexion_lab.runner.silence import FirstReplies
 from reflexion_lab.tasks.evaluators.judge import HiddenTests
 from reflexion_lab.tasks.evaluators.unit_tests import run_tests
+from reflexion_lab.text.shorten import number_of
 
 T = TypeVar("T")
 
@@ -163,7 +164,7 @@ class Runner:
             raise ConfigError("only", "unscored with memory across tasks", expected)
         take_out(self.folder, again)
         where = self.folder.path / DROPPED
-        print(f"only=unscored: {len(again)} tasks are asked again; earlier lines stay in {where}", file=sys.stderr)
+        print(f"only=unscored: {number_of(len(again), 'task')} asked again; earlier lines in {where}", file=sys.stderr)
         return again
 
     def _incomplete_round(self) -> int | None:
@@ -392,6 +393,6 @@ class SetAsideTasks:
         if problems:
             counts = Counter(problem.outcome for problem in problems)
             named = ", ".join(f"{name} {n}" for name, n in counts.items())
-            many = f"{len(problems)} task{'s' * (len(problems) > 1)} got no answer in two tries"
+            many = f"{number_of(len(problems), 'task')} got no answer in two tries"
             summary = f"{many} ({named}); the others finished. First error: "
             raise Unanswered(summary + one_line(problems[0]), problems[0].outcome)

@@ -25,7 +25,7 @@ from reflexion_lab.agent.models.cache import CachedModel, call_key
 from reflexion_lab.agent.models.wrapped import WrappedModel
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Attempt, Completion, Message, Record, Sampling, Task, Usage
-from reflexion_lab.text.shorten import estimated
+from reflexion_lab.text.shorten import estimated, number_of
 
 if TYPE_CHECKING:
     from reflexion_lab.agent.models.prices import Price
@@ -329,7 +329,7 @@ def sheet(estimate: Estimate) -> Sheet:
     """Calls, tokens and cost: of first attempts and retries, of each role, of all, and of what is left to pay."""
     from reflexion_lab.analysis.report.sheets import Sheet
 
-    cells, unpriced = f"{estimate.cells} cells, " if estimate.cells > 1 else "", estimate.unknown
+    cells, unpriced = f"{number_of(estimate.cells, 'cell')}, " if estimate.cells > 1 else "", estimate.unknown
     least = "≥ " * bool(estimate.uncounted)
     parts = {"first attempts": estimate.first_attempts, "retries": estimate.retries, **estimate.roles}
     parts["all"] = estimate.total
@@ -337,7 +337,7 @@ def sheet(estimate: Estimate) -> Sheet:
         parts["without sharing"] = estimate.apart
     parts["still to pay"] = estimate.to_pay
     return Sheet(
-        title=f"Estimate: {cells}{estimate.tasks:,} tasks, from {estimate.probed} probed",
+        title=f"Estimate: {cells}{number_of(estimate.tasks, 'task')}, from {estimate.probed} probed",
         columns=("", "calls", "tokens", "cost"),
         rows=tuple(
             (
@@ -373,7 +373,7 @@ def _counted(counts: Range, digits: int = 0) -> str:
 def _spent(usage: Usage, unpriced: bool) -> str:
     cost = "unknown" if unpriced else f"{usage.cost:,.4f}"
     least = "at least " * bool(usage.uncounted_replies)
-    return f"{usage.calls:,} calls, {least}{usage.tokens:,} tokens, cost {cost}"
+    return f"{number_of(usage.calls, 'call')}, {least}{usage.tokens:,} tokens, cost {cost}"
 
 
 def _time(seconds: float) -> str:

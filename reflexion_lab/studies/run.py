@@ -21,6 +21,7 @@ from reflexion_lab.runner.config.assemble import Lab, assemble
 from reflexion_lab.runner.config.build import build
 from reflexion_lab.runner.config.messages import one_line
 from reflexion_lab.runner.folder.folder import FolderLost, RunFolder
+from reflexion_lab.text.shorten import number_of
 
 if TYPE_CHECKING:
     from reflexion_lab.agent.models.prices import Meter
@@ -49,7 +50,7 @@ def outlook(cfg: Config, meter: Meter, tasks: int, seeds: int = 1, arms: int = 2
     pairs = round(tasks * seeds / (1 + (seeds - 1) * AGREEMENT))
     least = minimum_detectable(pairs, DISCORDANCE, alpha=ALPHA / max(1, arms - 1))
     detects = f"minimum detectable difference {100 * least:.0f} points (80 % power)" if least else TOO_FEW
-    yield f"{tasks} task{'s' * (tasks > 1)} x {seeds} seed{'s' * (seeds > 1)}: {detects}"
+    yield f"{number_of(tasks, 'task')} x {number_of(seeds, 'seed')}: {detects}"
     caps = {name: cap for name, cap in msgspec.to_builtins(meter.caps).items() if cap is not None and name != "seconds"}
     for path in sorted(Path(cfg.run_root).glob("2*/summary.json"), reverse=True)[:NEWEST] if caps else ():
         with contextlib.suppress(OSError, LookupError, TypeError, LabError, msgspec.MsgspecError):  # a broken run
@@ -58,7 +59,7 @@ def outlook(cfg: Config, meter: Meter, tasks: int, seeds: int = 1, arms: int = 2
             left = {name: cap - getattr(meter.spent, name) for name, cap in caps.items() if getattr(used, name)}
             if left and _kind(RunFolder(path.parent).manifest.config) == _kind(cfg):
                 bought, name = min((attempts * left[name] / getattr(used, name), name) for name in left)
-                yield f"caps.{name}={caps[name]:g} buys about {max(0, bought):,.0f} attempts"
+                yield f"caps.{name}={caps[name]:g} buys about {number_of(max(0, round(bought)), 'attempt')}"
                 return
 
 

@@ -1,4 +1,4 @@
-"""Shortened texts, and an estimate of a text's tokens."""
+"""Shortened texts, counts in words, and an estimate of a text's tokens."""
 
 from __future__ import annotations
 
@@ -17,6 +17,11 @@ def cut(text: str, chars: int, mark: str = "…") -> str:
 def line(text: str, chars: int, mark: str = "…") -> str:
     """`text` on one line, cut to `chars` characters."""
     return cut(" ".join(text.split()), chars, mark)
+
+
+def number_of(n: int, noun: str) -> str:
+    """`1 task`, `2 tasks`, `1,204 tasks`."""
+    return f"{n:,} {noun}{'s' * (n != 1)}"
 
 
 def bounded(text: str, chars: int) -> str:

@@ -215,7 +215,7 @@ def test_table_and_json_agree(sandbox):
         assert check in text.getvalue()
     assert "error  ids unique  own/limit  has the id of own/limit" in text.getvalue()
     assert "not checked  mutants fail  own/limit  no canonical solution" in text.getvalue()
-    assert "no mutants of 1 tasks: no canonical solution" in text.getvalue()
+    assert "no mutants of 1 task: no canonical solution" in text.getvalue()
 
 
 def test_findings_are_printed_worst_first_and_all_on_request():

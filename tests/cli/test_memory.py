@@ -34,7 +34,7 @@ def test_show_counts_the_records(lab, fill, episode):
     records = {"episodes": 2, "wisdom": 1, "mistakes": 1, "sessions": 0, "items": 1}
     totals = {"tasks": 1, "loops": 2, "passed": 1, "categories": {"assertion": 1, "none": 1}}
     assert page.json == {"store": str(place), **records, **totals, "newest": ["ep-2", "ep-1"]}
-    assert "2 episodes, 1 wisdom, 1 mistakes, 0 sessions, 1 items" in page.out
+    assert "2 episodes, 1 wisdom, 1 mistake, 0 sessions, 1 item" in page.out
     assert "the loop ends early" in page.out
 
 
@@ -112,7 +112,7 @@ def test_prune_removes_the_old_and_says_how_many(lab, fill, held, episode):
 def test_clear_needs_confirmation_and_removes_every_kind(lab, fill, held, episode):
     place = fill(episode(1), episode(2), MISTAKE, WISDOM, ITEM)
     assert (
-        "2 episodes, 1 wisdom, 1 mistakes, 0 sessions, 1 items would be removed"
+        "2 episodes, 1 wisdom, 1 mistake, 0 sessions, 1 item would be removed"
         in lab("memory", "clear", "--store", place).out
     )
     assert lab("memory", "clear", "--yes", "--store", place).out.startswith("2 episodes, 1 wisdom")

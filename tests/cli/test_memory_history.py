@@ -26,7 +26,7 @@ def run(tmp_path_factory):
 def test_log_begins_with_size_and_cost_and_shows_operations_by_round(lab, run):
     page = lab("memory", "log", run, "--json")
     assert f"{run.name}: 4 items" in page.out
-    assert "4 calls of the curator in 2 rounds, 0 tokens; 0 unreadable replies, 0 prompts too long" in page.out
+    assert "curator: calls 4, rounds 2, tokens 0; unreadable replies 0, prompts too long 0" in page.out
     assert len(page.raw.splitlines()) <= 16
     assert [update["round"] for update in page.json["updates"]] == [0, 0, 1, 1]
 
@@ -54,7 +54,7 @@ def test_revert_sets_the_items_of_a_store(lab, run, place):
         [Item(item_id="other", text="of another run", owner=method), Item(item_id="awm", text="x", owner="awm")]
     )
     store.close()
-    assert "1 items to 2, would be reverted" in lab("memory", "revert", run, "1", "--store", place).out
+    assert "items 1 to 2, would be reverted" in lab("memory", "revert", run, "1", "--store", place).out
     assert _items(place) == {"other", "awm"}
     lab("memory", "revert", run, "1", "--store", place, "--yes")
     updates = RunFolder(run).updates

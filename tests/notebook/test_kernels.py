@@ -166,7 +166,7 @@ def test_autoreload_leaves_what_was_made_before_usable(kernel, tmp_path):
     )
     assert output == "True\n"
     for name, part in {
-        "old": "pass@1", "table": "1 runs", "sweep": "1 cells", "both": "pass@1", "look": "3 tasks",
+        "old": "pass@1", "table": "1 run", "sweep": "1 cell", "both": "pass@1", "look": "3 tasks",
     }.items():  # fmt: skip
         _, display = k.run(name)
         assert part in "".join(display.get("text/html", display["text/plain"])), name
@@ -201,7 +201,7 @@ def test_plain_ipython_shows_text(tmp_path):
     process = subprocess.run(
         command, cwd=tmp_path, env={**os.environ, **home}, capture_output=True, text=True, timeout=SECONDS, check=True
     )
-    for part in ("pass@1 0.0 % [", "1 runs", "Repairs and feedback errors", "8 not solved", "✗✗"):
+    for part in ("pass@1 0.0 % [", "1 run", "Repairs and feedback errors", "8 not solved", "✗✗"):
         assert part in process.stdout, process.stdout
     assert " object at 0x" not in process.stdout
     assert "<div" not in process.stdout

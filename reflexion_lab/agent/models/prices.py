@@ -272,8 +272,8 @@ class Meter:
         if not self._is_announced:
             self._is_announced = True
             print(
-                f"caps.{cap}={getattr(self.caps, cap):g} is nearly reached: waiting for {calls} calls of other "
-                f"processes, which may take less than they reserved; until {self._patience:g} s pass in which none of "
+                f"caps.{cap}={getattr(self.caps, cap):g} is nearly reached: waiting for calls of other processes "
+                f"({calls}), which may take less than they reserved; until {self._patience:g} s pass in which none of "
                 "them begins or ends",
                 file=sys.stderr,
             )

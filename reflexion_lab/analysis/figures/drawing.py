@@ -17,7 +17,7 @@ from reflexion_lab.analysis.comparison import Comparison
 from reflexion_lab.analysis.comparison.grouping import shared_words, short_names
 from reflexion_lab.analysis.figures.style import INK, SMALL, UPPER_BOUND, Style
 from reflexion_lab.io.terminal_text import plain
-from reflexion_lab.text.shorten import bounded
+from reflexion_lab.text.shorten import bounded, number_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -200,13 +200,13 @@ def brief(method: str) -> str:
 def _size(arm: Arm) -> str:
     tasks = len(arm.tasks)
     units = f" in {arm.n_clusters} clusters, the units of intervals," if arm.n_clusters < tasks else ""
-    size = f"{tasks} task{'s' * (tasks != 1)}{units} x {_seeds(arm)}"
+    size = f"{number_of(tasks, 'task')}{units} x {_seeds(arm)}"
     size = size if len(arm.judged) == tasks * len(arm.seeds) else f"{len(arm.judged)} cases of {size}"
     return f"{size}, {len(arm.no_verdict)} cases without a hidden verdict left out" if arm.no_verdict else size
 
 
 def _seeds(arm: Arm) -> str:
-    return f"{len(arm.seeds)} seed{'s' * (len(arm.seeds) != 1)} ({', '.join(map(str, arm.seeds))})"
+    return f"{number_of(len(arm.seeds), 'seed')} ({', '.join(map(str, arm.seeds))})"
 
 
 def _by_arm(pairs: Iterable[tuple[str, str]]) -> str:

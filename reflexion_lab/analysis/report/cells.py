@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Literal
 
@@ -56,6 +57,7 @@ def rate(value: Rate, unit: str = "tasks") -> str:
     if not value.n:
         return f"not known (0 {unit})"
     share = f"{100 * value.share:.1f} % {interval(value.low, value.high)}"
+    unit = re.sub(r"s\b", "", unit, count=1) if value.n == 1 else unit
     return f"{share} ({value.k} of {value.n} {unit}, {value.method} 95 %)"
 
 

@@ -162,7 +162,7 @@ def _silent(log: Log, figures: Summary) -> Iterator[str]:
     withheld, every = sum(figures.withheld.values()), len(log.every)
     roles = [f"{u.refused} of {u.calls} prompts of the {role}" for role, u in figures.usage.items() if u.refused]
     texts = [f"the server refused {', '.join(roles)}"] * bool(roles)
-    texts += [f"{withheld} of {every} attempts have no program ({cells.counts(figures.withheld)})"] * bool(withheld)
+    texts += [f"attempts without a program: {withheld} of {every} ({cells.counts(figures.withheld)})"] * bool(withheld)
     if roles:
         last = {a.task_id: a.trajectory.finish_reason for a in log.every if a.trajectory.usage.refused}
         quoted = [f"show RUN {task_id} has its words; " for task_id, end in last.items() if end == "refused"]

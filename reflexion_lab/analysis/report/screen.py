@@ -33,7 +33,7 @@ from reflexion_lab.analysis.summary import Summary, has_model, spending, summary
 from reflexion_lab.io.terminal_text import plain, visible
 from reflexion_lab.loop.selection import submitted_at
 from reflexion_lab.runner.folder.folder import RUNS, RunFolder
-from reflexion_lab.text.shorten import bounded, cut
+from reflexion_lab.text.shorten import bounded, cut, number_of
 from reflexion_lab.text.shorten import line as shortened
 
 LINES = 15
@@ -73,8 +73,8 @@ def run_screen(run: RunFolder, log: Log, width: int = WIDTH, facts: Sequence[str
     warnings, top = run_tables.warnings(log, figures, run.path), [about, *_rates(figures)]
     base = REGISTRY["task", "hidden_base_passed"].in_run(log)
     top[2:2] = [f"by base tests  {rate(base)}"] if isinstance(base, Rate) else []
-    calls = sum(usage.calls for usage in figures.usage.values())
-    bottom = [*_changes(log, figures, unsolved), *_feedback(log, figures), f"{calls:,} calls, {spending(log)}", *facts]
+    calls = number_of(sum(usage.calls for usage in figures.usage.values()), "call")
+    bottom = [*_changes(log, figures, unsolved), *_feedback(log, figures), f"{calls}, {spending(log)}", *facts]
     bottom.append(f"run folder: {run.path}")
     return _screen(warnings, top, _curve(log, width), bottom, _look(look), width)
 
@@ -141,7 +141,7 @@ def rate(value: Rate) -> str:
     if not value.n:
         return "not known: no task with a hidden verdict"
     share = f"{cells.number(value.share)} % {cells.interval(value.low, value.high)}"
-    return f"{share}, {value.k} of {value.n} tasks, 95 % {value.method}"
+    return f"{share}, {value.k} of {number_of(value.n, 'task')}, 95 % {value.method}"
 
 
 def _curve(log: Log, width: int) -> list[str]:
@@ -196,7 +196,7 @@ def _feedback(log: Log, figures: Summary) -> Iterator[str]:
             f"feedback on submissions: {wrong.false_positives} false passes, {wrong.false_negatives} false fails"
         )
     if reflections := [attempt.reflection for attempt in log.every if attempt.reflection]:
-        again = f", {figures.reflections_repeated} duplicates" if figures.reflections_repeated else ""
+        again = f", {number_of(figures.reflections_repeated, 'duplicate')}" if figures.reflections_repeated else ""
         parts.append(f"reflections {written(writers(reflections), has_model(figures.reflections))}{again}")
     if parts:
         yield " · ".join(parts)
@@ -235,7 +235,7 @@ def task_screen(run: RunFolder, log: Log, task_id: str, width: int = WIDTH, most
     submission = submitted_at(attempts).number
     grade = log.grades.get((task_id, submission))
     verdict = "not graded" if grade is None else "solved" if grade.passed else "not solved"
-    head = f"{task_id} · {len(attempts)} attempt{'s' * (len(attempts) > 1)} · submitted {submission} · {verdict}"
+    head = f"{task_id} · {number_of(len(attempts), 'attempt')} · submitted {submission} · {verdict}"
     width = max(NARROWEST, width)
     lines = folded(head, width)
     for card in cards(attempts, log.grades, Sources.of(log)):
@@ -365,12 +365,12 @@ def _names(labels: Sequence[str], most: int) -> dict[str, str]:
 
 def _cases(row: Row) -> str:
     """`8 tasks x 2 seeds`; cases and tasks where seeds draw different tasks."""
-    seeds = f"{len(row.seeds)} seed{'s' * (len(row.seeds) > 1)}"
+    tasks, seeds = number_of(row.tasks, "task"), number_of(len(row.seeds), "seed")
     is_crossed = row.n == row.tasks * len(row.seeds)
-    clusters = f" in {row.clusters} clusters" * (row.clusters != row.tasks)
+    clusters = f" in {number_of(row.clusters, 'cluster')}" * (row.clusters != row.tasks)
     if is_crossed:
-        return f"{row.tasks} tasks{clusters} x {seeds}"
-    return f"{row.tasks} tasks{clusters} over {seeds}" + (", no repeats" if row.n == row.tasks else f", {row.n} cases")
+        return f"{tasks}{clusters} x {seeds}"
+    return f"{tasks}{clusters} over {seeds}" + (", no repeats" if row.n == row.tasks else f", {row.n} cases")
 
 
 def _separate(comparison: Comparison, title: str, width: int, most: int) -> list[str]:

@@ -36,6 +36,7 @@ from reflexion_lab.runner.config.build import (
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.runner.folder.manifest import own_targets, store_place
 from reflexion_lab.storage.call_store import Caps
+from reflexion_lab.text.shorten import line, number_of
 
 if TYPE_CHECKING:
     from reflexion_lab.agent.models.cache import CachedModel, Draws
@@ -278,7 +279,7 @@ def timed_tasks(benchmark: Benchmark, sandbox: CachedSandbox, keep_failing: bool
         timed, failed = measured(benchmark.tasks[first : first + TIMED], sandbox, sandbox.servers)
         tasks += timed
         failing += failed
-    _refuse("canonical solutions fail tests of their own tasks here", failing, keep_failing)
+    _refuse("canonical solution", "failing tests of the same task here", failing, keep_failing)
     return tuple(tasks)
 
 
@@ -290,7 +291,6 @@ def vacuous_tests(tasks: Sequence[Task], sandbox: CachedSandbox, keep: bool = Fa
     from concurrent.futures import ThreadPoolExecutor
 
     from reflexion_lab.tasks.benchmarks.vacuous import flaws, vacuous
-    from reflexion_lab.text.shorten import line
 
     sides = {"visible": [task.visible_tests for task in tasks], "hidden": [task.hidden_tests for task in tasks]}
     empty: dict[str, str] = {}
@@ -303,7 +303,7 @@ def vacuous_tests(tasks: Sequence[Task], sandbox: CachedSandbox, keep: bool = Fa
                 if why
             }
             empty |= dict.fromkeys(named, side)
-            _refuse(f"tasks have {side} tests that check nothing", [*named.values()], keep or side == "visible")
+            _refuse("task", f"with {side} tests that check nothing", [*named.values()], keep or side == "visible")
     single = {
         task.task_id: flaw
         for task in tasks
@@ -312,15 +312,16 @@ def vacuous_tests(tasks: Sequence[Task], sandbox: CachedSandbox, keep: bool = Fa
         if task.task_id not in empty
     }
     names = [f"{task_id} ({line(flaw, FLAW_CHARS)})" for task_id, flaw in single.items()]
-    _refuse("tasks have a test that checks nothing", names, keep=True)
+    _refuse("task", "with a test that checks nothing", names, keep=True)
     return empty
 
 
-def _refuse(problem: str, names: Sequence[str], keep: bool) -> None:
+def _refuse(noun: str, problem: str, names: Sequence[str], keep: bool) -> None:
     """Print a warning that names tasks. Raises ConfigError without `keep`."""
     if not names:
         return
-    problem = f"{len(names)} {problem}: " + visible(", ".join(names[:NAMED])) + " and others" * (len(names) > NAMED)
+    named = visible(", ".join(names[:NAMED])) + " and others" * (len(names) > NAMED)
+    problem = f"{number_of(len(names), noun)} {problem}: {named}"
     if not keep:
         raise ConfigError(
             f"benchmark: {problem}; correct these tasks, select others with benchmark.ids, or keep them with "
@@ -346,7 +347,7 @@ def load_benchmark(cfg: Config, sandbox: CachedSandbox | None = None, is_whole: 
     chosen = selected(cfg, sandbox)
     if untested := [task.task_id for task in chosen if not task.hidden_tests]:
         names = visible(", ".join(untested[:NAMED])) + (" and others" if len(untested) > NAMED else "")
-        problem = f"{len(untested)} tasks have no hidden tests, so no verdict, and count in no rate: {names}"
+        problem = f"{number_of(len(untested), 'task')} without hidden tests: no verdict, in no rate: {names}"
         print(f"warning: {problem}", file=sys.stderr)
     tasks: Benchmark = construct("benchmark", stream, benchmark=chosen, **parts)
     which = getattr(cfg.benchmark, "shard", None)

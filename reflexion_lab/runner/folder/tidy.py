@@ -36,6 +36,7 @@ from reflexion_lab.records import (
     WrittenTests,
 )
 from reflexion_lab.runner.folder.folder import BY_HAND, DIGESTS, RunFolder
+from reflexion_lab.text.shorten import number_of
 
 R = TypeVar("R", bound=Record)
 
@@ -103,7 +104,7 @@ def misfit(result: TaskResult, numbers: Collection[int]) -> str:
     is_whole = sorted(numbers) == list(range(1, result.attempts + 1))
     if is_whole and all(1 <= number <= n for number in (result.submitted, result.best, result.last)):
         return ""
-    return f"a result of {result.task_id} that does not fit its {n} attempts"
+    return f"a result of {result.task_id} that does not fit its {number_of(n, 'attempt')}"
 
 
 def _lines(folder: RunFolder, first_round: int | None = None) -> dict[str, dict[int, str]]:

@@ -10,7 +10,7 @@ import msgspec
 from reflexion_lab.analysis.report import cells
 from reflexion_lab.io.terminal_text import plain
 from reflexion_lab.records import Record
-from reflexion_lab.text.shorten import line
+from reflexion_lab.text.shorten import line, number_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -119,7 +119,7 @@ def show(verification: Verification, console: Console, title: str = "Verified") 
     if len(wrong) > SHOWN:
         console.print(cells.line(f"and {len(wrong) - SHOWN} more; `verify --json` names all of a run", "bold red"))
     checked = sum(not finding.unchecked for finding in verification.findings)
-    result = "nothing disagrees" if verification.holds else f"{len(wrong)} disagreement{'s' * (len(wrong) > 1)}"
+    result = "nothing disagrees" if verification.holds else number_of(len(wrong), "disagreement")
     console.print(
         cells.line(f"{result}; checked {checked} of {len(verification.findings)}: {plain(verification.run)}"),
         soft_wrap=True,

@@ -32,6 +32,7 @@ from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.storage.call_store import Spending
 from reflexion_lab.studies.run import outlook, track_arms
 from reflexion_lab.studies.sweeps.finished import CellState, Runs, kept_state, read_states, record, unfinished
+from reflexion_lab.text.shorten import number_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -233,7 +234,7 @@ def headline(sweep: Sweep) -> str:
     states = list(sweep.states.values())
     calls, stored, spent = call_counts(sweep.lines)
     ledger = sweep.spent
-    text = f"{len(states)} cells: {cells.counts(Counter(state.status for state in states))}; "
+    text = f"{number_of(len(states), 'cell')}: {cells.counts(Counter(state.status for state in states))}; "
     text += f"model calls: {max(ledger.calls, spent.calls)} made, {stored} saved by sharing"
     cost = f"cost {spent.cost:.4f}" if spent.cost else ""
     if ledger.calls > calls and ledger.cost:

@@ -223,7 +223,7 @@ def test_the_cells_after_a_killed_call_do_not_wait_for_it_again(tmp_path, capsys
     with pytest.raises(CapReached):
         Meter(Caps(tokens=10_000), path, "sweep", patience=0.2).reserve(most)
     (line,) = capsys.readouterr().err.splitlines()
-    assert "caps.tokens=10000 is nearly reached: waiting for 1 calls of other processes" in line
+    assert "caps.tokens=10000 is nearly reached: waiting for calls of other processes (1)" in line
     assert "until 0.2 s pass" in line
     with ThreadPoolExecutor(1) as pool:
         cell = Meter(Caps(tokens=10_000), path, "sweep", patience=3600.0)

@@ -80,7 +80,7 @@ def once(fault):
 
 OWN = "SERVER'S OWN top_p in {total} of {total} replies"
 ONE = "REFUSED PROMPTS: the server refused 1 of 4 prompts of the {role}"
-LOST = "2 of 8 attempts have no program (2 {})"
+LOST = "attempts without a program: 2 of 8 (2 {})"
 TABLE = {
     "seed": (refusing("mistral"), 4, "", ""), "closed fields": (refusing("closed"), 4, OWN, OWN),
     "top_p": (refusing("tgi"), 4, OWN, OWN), "o-series": (refusing("o_series"), 4, OWN, OWN),
@@ -122,7 +122,7 @@ LINE = "REFUSED PROMPTS: the server refused "
 @pytest.mark.parametrize(
     ("pattern", "overrides", "counts"),
     [
-        (FIRST, (), "3 of 9 prompts of the actor, 1 of 4 prompts of the reflector; 2 of 8 attempts have no program"),
+        (FIRST, (), "3 of 9 prompts of the actor, 1 of 4 prompts of the reflector; attempts without a program: 2 of 8"),
         (THIRD, ("workers=4",), "3 of 9 prompts of the actor, 1 of 4 prompts of the reflector; 2 of 8 attempts"),
         ("^(?!.*ROOT_CAUSE).*Earlier attempts", (), "4 of 12 prompts of the actor: set model.context"),
     ],

@@ -81,7 +81,7 @@ def test_what_is_spoilt_is_no_failed_task_and_is_made_again(
     assert {line["task_id"] for line in dropped} == {SPOILT.task_id}
     assert [line for line in before if line in dropped or line in lines(folder, "attempts.jsonl")] == before
     n = int(taken == "attempts.jsonl")
-    assert f"only=unscored: {n} tasks are asked again; earlier lines stay in" in capsys.readouterr().err
+    assert f"only=unscored: {n} task{'s' * (n != 1)} asked again; earlier lines in" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -155,14 +155,14 @@ NAMES = dict(zip(FIELDS, ("id", "question", "info.name", "cases", "a.b"), strict
 
 
 @pytest.mark.parametrize(("rows", "more", "expected"), [
-    ([COLUMNS], [], "1 of 1 tasks"), ([COLUMNS], [], "1 false fails"),
+    ([COLUMNS], [], "1 of 1 task"), ([COLUMNS], [], "1 false fails"),
     *[([COLUMNS | {"cases": VERIFY + text}], [], rate) for text, rate in VERIFIED.items()],
-    ([COLUMNS | {"cases": COLUMNS["cases"][::-1]}], ["benchmark.load.visible=2"], "0 of 1 tasks"),
-    ([COLUMNS | {"cases": "assert twice(2) == 5\nx = 3\nassert twice(x) == 6\n"}], [], "1 of 1 tasks"),
-    ([COLUMNS | {"cases": "import math\nassert twice(1) == 2\nassert twice(2) == 2 * math.e"}], [], "0 of 1 tasks"),
-    ([COLUMNS | {"cases": "import math\nassert twice(1) == 2\nassert twice(2) == math.gcd(4)"}], [], "1 of 1 tasks"),
+    ([COLUMNS | {"cases": COLUMNS["cases"][::-1]}], ["benchmark.load.visible=2"], "0 of 1 task"),
+    ([COLUMNS | {"cases": "assert twice(2) == 5\nx = 3\nassert twice(x) == 6\n"}], [], "1 of 1 task"),
+    ([COLUMNS | {"cases": "import math\nassert twice(1) == 2\nassert twice(2) == 2 * math.e"}], [], "0 of 1 task"),
+    ([COLUMNS | {"cases": "import math\nassert twice(1) == 2\nassert twice(2) == math.gcd(4)"}], [], "1 of 1 task"),
     ([COLUMNS | {"cases": "assert twice(1) == 2\nassert twice(2) == 4\nif twice(3) == 6:\n    raise ValueError"}], [],
-     "0 of 1 tasks"),  # its last test is no `assert`
+     "0 of 1 task"),  # its last test is no `assert`
     ([COLUMNS, COLUMNS | {"id": 8, "rank": 1}], [], "fields not read: rank"),
     ([COLUMNS], ["benchmark.fields.setup=info.set"], "benchmark.fields.setup: got 'info.set', expected a column of"),
     ([COLUMNS], ["benchmark.fields.prompt=[a]"], "benchmark.fields[...]: got {'task_id': 'id', 'prompt': ['a']"),

@@ -45,10 +45,10 @@ def test_a_failing_canonical_solution_is_refused_before_writing(run, tmp_path, s
 
 def test_keep_failing_turns_the_error_into_a_warning(run):
     code, stderr = run("benchmark.keep_failing=true")
-    assert (code, "warning: 1 canonical solutions fail" in stderr) == (0, True)
+    assert (code, "warning: 1 canonical solution failing" in stderr) == (0, True)
 
 
 def test_tasks_without_hidden_tests_are_named(run):
     code, stderr = run(hidden_tests=[])
     assert code == 0
-    assert "warning: 1 tasks have no hidden tests" in stderr and "own/wrong" in stderr
+    assert "warning: 1 task without hidden tests" in stderr and "own/wrong" in stderr

@@ -144,7 +144,7 @@ def test_tests_that_check_nothing_are_refused_and_named(run, does):
     code, (_, stderr), folders = run(rows)
     assert (code, folders) == (2, [])
     count = len(NOTHING) - 2 * (not does)  # without a canonical solution, None or an exception may be right
-    assert f"{count} tasks have hidden tests that check nothing: test-less case (a program passes that only" in stderr
+    assert f"{count} tasks with hidden tests that check nothing: test-less case (a program passes that only" in stderr
     assert "benchmark.keep_failing=true" in stderr
 
     code, (stdout, _), (folder,) = run(rows, "benchmark.keep_failing=true")
@@ -167,12 +167,12 @@ def test_what_looks_like_a_check_is_named_with_its_task(run):
     _, (_, stderr), _ = run([row("long", [whole])])
     assert "long (an `assert` that is caught: try: assert" in stderr and "98" not in stderr
     code, (_, stderr), _ = run([row("both", [ASSERT, NOTHING["comparison"]])])
-    assert code == 0 and "1 tasks have a test that checks nothing: both (a comparison without" in stderr
+    assert code == 0 and "1 task with a test that checks nothing: both (a comparison without" in stderr
 
 
 def test_visible_tests_that_check_nothing_are_warned_of(run):
     code, (stdout, stderr), (folder,) = run([row("own/1", [ASSERT], visible_tests=[NOTHING["tuple"]])])
-    assert code == 0 and "warning: 1 tasks have visible tests that check nothing: own/1 (an `assert` on" in stderr
+    assert code == 0 and "warning: 1 task with visible tests that check nothing: own/1 (an `assert` on" in stderr
     assert "TESTS THAT CHECK NOTHING: the visible ones of own/1" in stdout
     assert folder.manifest.provenance.vacuous_tests == {"own/1": "visible"}
 
