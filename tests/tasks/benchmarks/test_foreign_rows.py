@@ -130,7 +130,7 @@ ASSERTS = ["assert Solution().twice(2) == 4", "assert Solution().twice(3) == 6"]
 @pytest.mark.parametrize(("program", "rate"), [("2 * x", "1 of 1"), ("4", "0 of 1")])
 def test_methods_of_a_class_are_judged(write_rows, run, row, program, rate):
     code, screen = run(write_rows(row), program=WHOLE.replace("2 * x", program))
-    assert code == 0 and f"{rate} tasks" in screen and "0 false fails" in screen, screen
+    assert code == 0 and f"{rate} task" in screen and "0 false fails" in screen, screen
     task = rl.by_hand({"benchmark": str(write_rows(row)), "model": "simulated"}).tasks[0]
     assert task.visible_tests[0].startswith("assert Solution().twice(") and task.prompt.count("class Solution") == 1
 
