@@ -137,11 +137,12 @@ def selected(runs: Sequence[RunFolder], where: Iterable[str]) -> list[RunFolder]
         if not any(key in own for own in values):
             hint = suggestion(key, {name for own in values for name in own})
             raise ConfigError("where", repr(condition), "KEY=VALUE with a key of a run's config", hint)
-        known, whole = set().union(*(own.get(key, ()) for own in values)), wanted.strip(" '\"")
-        texts = {whole} if whole in known else {text.strip(" '\"") for text in wanted.split(",")}
-        kept = [(run, own) for run, own in kept if own.get(key, set()) & texts]
-        if not kept or texts - known:
-            raise ConfigError("where", repr(condition), f"a value that runs have: {cells.listed(sorted(known))}")
+        known = {_text(value): value for own in values for value in own.get(key, ())}
+        texts = {whole} if (whole := _text(wanted)) in known else {_text(text) for text in wanted.split(",")}
+        kept = [(run, own) for run, own in kept if texts & {_text(value) for value in own.get(key, ())}]
+        if not kept or texts - known.keys():
+            listed = cells.listed(sorted(known.values()))
+            raise ConfigError("where", repr(condition), f"a value that runs have: {listed}")
     return [run for run, _ in kept]
 
 
@@ -155,3 +156,12 @@ def _values(runs: Sequence[RunFolder]) -> list[dict[str, set[str]]]:
         own["benchmark"] = own.get("benchmark", set()) | {run.benchmark}
         own["model"] = own.get("model", set()) | {next(model_names(run))}
     return texts
+
+
+def _text(value: str) -> str:
+    """Equal for the spellings of a value: 3 and 3.0, true and True."""
+    text = value.strip(" '\"")
+    for number, form in ((int, "d"), (float, ".15g")):
+        with suppress(ValueError):
+            return f"{number(text):{form}}"
+    return lower if (lower := text.lower()) in ("true", "false", "null") else text

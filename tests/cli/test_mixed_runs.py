@@ -1,8 +1,10 @@
 """A folder of a day's runs: broken and unfinished ones beside whole ones."""
 
+import fcntl
 import json
 import re
 import shutil
+import threading
 import warnings
 from pathlib import Path
 
@@ -18,7 +20,7 @@ from reflexion_lab.errors import FolderError
 from reflexion_lab.records import Provenance
 from reflexion_lab.runner.config.build import plain
 from reflexion_lab.runner.config.compose import compose
-from reflexion_lab.runner.folder.folder import RunFolder
+from reflexion_lab.runner.folder.folder import LOCK, RunFolder
 from tests.analysis.conftest import BASE, WORDS, run_writer
 
 
@@ -247,6 +249,14 @@ def trials(day):
     return folders
 
 
+def test_a_run_starts_while_another_process_lists_runs(trials):
+    with (trials[-1].path / LOCK).open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_SH)  # as `runs` does, there for an instant
+        threading.Timer(0.2, file.close).start()
+        with trials[-1].held():
+            assert file.closed
+
+
 def test_runs_are_listed_newest_first_with_settings_and_state(trials, capsys, monkeypatch):
     with trials[-1].held():
         assert main(["runs"]) == 0
@@ -283,8 +293,8 @@ def test_runs_are_listed_newest_first_with_settings_and_state(trials, capsys, mo
 @pytest.mark.parametrize(
     ("conditions", "found"),
     [
-        (["arm=retry"], [3]), (["recall.omega=3"], [2]), (["recall.omega=1,3", "benchmark=basics"], [0, 1, 2]),
-        (["model=gpt-4o-mini", "seed=7"], [0, 2]), (["model=simulated", "temperature=0.8"], [3]),
+        (["arm=retry"], [3]), (["recall.omega=3"], [2]), (["recall.omega=1.0,3", "benchmark=basics"], [0, 1, 2]),
+        (["model=gpt-4o-mini", "seed=7"], [0, 2]), (["model=simulated", "temperature=.80"], [3]),
         (["critic=retry"], [3]), (["critic=oracle"], [4]),
         (["arm=nobody"], "where: got 'arm=nobody', expected a value that runs have: oracle, reflexion, retry"),
         (["recal.omega=3"], "a key of a run's config\n  did you mean 'recall.omega'?"),

@@ -25,6 +25,7 @@ import json
 import os
 import re
 import threading
+import time
 import warnings
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -209,11 +210,15 @@ class RunFolder:
             yield
             return
         with (self.path / LOCK).open("w") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                message = f"{self.path}: another process writes into this run"
-                raise FolderError(message, hint="wait for it, or stop it") from None
+            for pause in (*[0.05] * 10, 0):  # `reflexion-lab runs` tries the lock, too, for an instant
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if not pause:
+                        message = f"{self.path}: another process writes into this run"
+                        raise FolderError(message, hint="wait for it, or stop it") from None
+                time.sleep(pause)
             for draft in self.path.glob(f".*{DRAFT}"):
                 draft.unlink(missing_ok=True)
             self._held = file.fileno()
