@@ -98,7 +98,7 @@ KINDS = [
     ("evaluator=with_trajectory", "evaluator.tests_weight=0.3", "evaluator.trajectory.max_turns=3"),
     ("evaluator=with_trajectory", f"{WRAPPED}.combined.Combined"),
     ("evaluator=with_trajectory", f"{WRAPPED}.static.StaticCheck", "+evaluator.evaluator.tool=ruff"),
-    *[(f"preset={name}",) for name in ("bot", "ralph")],
+    ("preset=ralph",),
 ]
 
 
@@ -122,6 +122,16 @@ class UnitTests(unit_tests.UnitTests):
     def evaluate(self, task, trajectory):
         whole = super().evaluate(task, trajectory)
         return replace(whole, reward=whole.reward / 2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("preset", sorted(path.stem for path in (CONF / "preset").glob("*.yaml")))
+def test_a_run_of_every_preset_verifies_with_every_evaluator_and_an_own_one(tmp_path, preset):
+    small = ("model=simulated", "model.first=0.3", f"preset={preset}", *SMALL[1:], f"run_root={tmp_path}")
+    for evaluator in ("store=none", *EVALUATORS, UnitTests):
+        own = {} if isinstance(evaluator, str) else {"evaluator": evaluator}
+        run = rl.run(*small, *(() if own else [evaluator]), **own)
+        assert main(["verify", str(run.path)]) == 0, places(verify(run.path))
 
 
 @pytest.mark.parametrize("parts", [{"evaluator": UnitTests}, {}], ids=["class", "wrapped"])
