@@ -202,6 +202,9 @@ class SharedMemory(Protocol):
     def past(self, task: Task) -> list[Episode]:
         """Episodes of earlier runs on the same task, oldest first, if the config allows reading them."""
 
+    def last_session(self, task: Task) -> Session | None:
+        """The session of the loop of the newest of these episodes; None if none is known."""
+
     def lessons(self, task: Task, own: Sequence[Episode]) -> Recollection:
         """Wisdom, mistakes and insights for the next attempt at `task`; no episodes."""
 

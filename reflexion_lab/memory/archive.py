@@ -125,6 +125,9 @@ class Archive:
         self.keeps_episodes = keeps_episodes
         self._extraction = Extraction()
         self._taken, self._has_learnt = 0, False
+        self._loops: dict[str, str] = {}
+        """Session id of the newest loop of each task."""
+        self._sessions: dict[str, Session] = {}
 
     def begin(
         self, beginning: Beginning | None = None, run_id: str = "", items: Sequence[Item] | None = None
@@ -148,6 +151,11 @@ class Archive:
         for entry in wisdom:
             self.book.upsert(replace(entry, use_count=0, success_rate=0.0))
         self._take(episodes)
+        if self.same_task:
+            loops = {*self._loops.values()}
+            self._sessions = {
+                known.session_id: known for known in self.store.read(Session) if known.session_id in loops
+            }
         for batch in batched(mistakes):
             self.mistakes.extend(batch)
         for entry in wisdom:
@@ -214,6 +222,7 @@ class Archive:
         episodes = [episode for task in updates for episode in task.episodes]
         mistakes = [mistake for task in updates for mistake in task.mistakes]
         changed = self._take(episodes)
+        self._sessions |= {task.session.session_id: task.session for task in updates if self.same_task}
         self._has_learnt = True
         mistakes = self.mistakes.extend(mistakes)
         records: list[Stored] = [*episodes, *mistakes, *(task.session for task in updates), *changed]
@@ -254,6 +263,9 @@ class Archive:
     def past(self, task: Task) -> list[Episode]:
         """Episodes of earlier runs and rounds on this task, oldest first; [] unless `same_task`."""
         return self.buffer.by_task(task.task_id) if self.same_task else []
+
+    def last_session(self, task: Task) -> Session | None:
+        return self._sessions.get(self._loops.get(base_id(task.task_id), ""))
 
     def lessons(self, task: Task, own: Sequence[Episode]) -> Recollection:
         text, limits = failure_query(task, own), self.shown
@@ -299,6 +311,7 @@ class Archive:
         for _, loop in groupby(stored, key=lambda episode: episode.session_id):
             attempts = list(loop)
             self._taken += len(attempts)
+            self._loops[attempts[-1].task_id] = attempts[-1].session_id
             for episode in attempts:
                 if episode.reflection:
                     self.insights.add(episode.task_id, insight_of(episode.reflection))

@@ -51,6 +51,9 @@ class NoSharedMemory:
     def past(self, task: Task) -> list[Episode]:
         return []
 
+    def last_session(self, task: Task) -> Session | None:
+        return None
+
     def lessons(self, task: Task, own: object) -> Recollection:
         return Recollection()
 
@@ -102,7 +105,7 @@ class EpisodicMemory:
         """The episodes and lessons that the actor reads."""
         own = self.buffer.by_task(task.task_id)
         if not own and self.show_session:
-            self.session = session_of(self.known.past(task), self.session)
+            self.session = session_of(self.known.past(task), self.session, self.known.last_session(task))
         has_session = self.show_session and self.session.last_evaluation is not None
         searches: list[Search] = []
         before = SEARCHES.set(searches)
@@ -205,6 +208,8 @@ NEWEST = 5
 """Maximum reflections in a session."""
 NAMED = 5
 """Maximum issues, and suggestions, in a prompt."""
+PARTS = {"tests": 0, "types": 1, "lint": 2, "task_completion": 3, "code_quality": 4, "efficiency": 5}
+"""Places of a score's parts in a prompt, as a store does not keep their order; others come last."""
 PROGRESS = {True: "better than the attempt before", False: "no better than the attempt before", None: "N/A"}
 ENTRY_CHARS = 160
 """Maximum characters of an issue, suggestion, insight or field of a reflection in a prompt."""
@@ -214,28 +219,30 @@ def session_after(session: Session, attempt: Attempt) -> Session:
     """The session after `attempt`."""
     reflection = attempt.reflection
     has_words = reflection and (reflection.root_cause or reflection.what_went_wrong or reflection.what_to_change)
-    known = session.key_insights
+    known, before = session.key_insights, session.last_evaluation
     return replace(
         session,
         reflections=(reflection, *session.reflections)[:NEWEST] if reflection and has_words else session.reflections,
         key_insights=with_insight(known, insight_of(reflection)) if reflection else known,
         last_trajectory_summary=summary_of(attempt.trajectory),
         last_evaluation=attempt.evaluation,
-        is_progress=attempt.delta.is_improvement if attempt.number > 1 else None,
+        is_progress=attempt.evaluation.rank > before.rank if before else None,
     )
 
 
-def session_of(past: Sequence[Episode], session: Session) -> Session:
-    """`session` with earlier runs' episodes of the same task, oldest first."""
+def session_of(past: Sequence[Episode], session: Session, last: Session | None = None) -> Session:
+    """`session` with earlier runs' episodes of the same task, oldest first, and the verdict of the `last` session."""
     for episode in past:
         if episode.reflection and episode.statements:
             session = replace(session, reflections=(episode.reflection, *session.reflections)[:NEWEST])
             insights = with_insight(session.key_insights, insight_of(episode.reflection))
             session = replace(session, key_insights=insights)
         outcome = episode.metadata.get("outcome", "pass" if episode.passed else "fail")
-        last = Evaluation(passed=episode.passed, outcome=outcome, reward=episode.reward, feedback=episode.test_results)
-        session = replace(session, last_evaluation=last)
-    return session
+        verdict = Evaluation(
+            passed=episode.passed, outcome=outcome, reward=episode.reward, feedback=episode.test_results
+        )
+        session = replace(session, last_evaluation=verdict)
+    return replace(last, reflections=session.reflections, key_insights=session.key_insights) if last else session
 
 
 def session_text(
@@ -276,7 +283,8 @@ def described_evaluation(evaluation: Evaluation | None, shows_checks: bool = Fal
     """
     if evaluation is None:
         return "Previous score: N/A\nParts: N/A\nIssues: None\nSuggestions: None"
-    parts = ", ".join(f"{name.replace('_', ' ')} {_percent(part)} %" for name, part in evaluation.components.items())
+    components = sorted(evaluation.components.items(), key=lambda part: (PARTS.get(part[0], len(PARTS)), part[0]))
+    parts = ", ".join(f"{name.replace('_', ' ')} {_percent(part)} %" for name, part in components)
     issues, failing = list(evaluation.issues), evaluation.failures
     if not issues and failing and shows_checks:
         kinds = Counter(check.error_type or check.outcome for check in failing)
