@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import time
 from collections import Counter, deque
@@ -26,6 +27,7 @@ def add(commands: place.Commands) -> None:
     kinds = place.add_group(commands, "memory", text)
     sub = place.add_command(kinds, "validate", validate, "list all invalid records; exit code 1 if there are any")
     sub.add_argument("paths", metavar="PATH", nargs="+", help="stores, exports, run folders or reflection files")
+    place.add_command(kinds, "schema", schema, "print the JSON Schema of reflection files, for other validators")
     sub = _add(kinds, "show", show, "print the contents of a store, and its newest episodes")
     sub.add_argument("--episode", metavar="ID", help="print one episode with all fields")
     place.add_limit(sub, 10, "number of episodes, 0 for none")
@@ -45,12 +47,12 @@ def add(commands: place.Commands) -> None:
     sub = _add(kinds, "export", export, "write all records to one file")
     sub.add_argument("file", metavar="FILE", help="*.jsonl, or *.json for one object")
     text = (
-        "import exports, other stores, or run folders; attempts of a run become episodes, and the items that it ended "
-        "with are added. Nothing is imported if any record is invalid. A run folder contains no task prompts: they are "
-        "loaded with the run's benchmark, or stay empty if it is not available"
+        "import exports, other stores, reflection files or run folders; attempts of a run become episodes, and the "
+        "items that it ended with are added. Nothing is imported if any record is invalid. A run folder contains no "
+        "task prompts: they are loaded with the run's benchmark, or stay empty if it is not available"
     )
     sub = _add(kinds, "import", import_files, text)
-    sub.add_argument("files", metavar="FILE", nargs="+", help="an export, a store, or a run folder")
+    sub.add_argument("files", metavar="FILE", nargs="+", help="an export, a store, a run folder or reflection files")
     place.add_json(sub)
     memory_history.add(kinds)
     text = (
@@ -102,6 +104,14 @@ def validate(options: argparse.Namespace) -> int:
         say(f"{place.without_password(path)}: {count or 'no'} problem{'s' * (count != 1)} found")
         total += count
     return int(total > 0)
+
+
+def schema(options: argparse.Namespace) -> None:
+    import msgspec
+
+    from reflexion_lab.memory.reflection_layout import ReflectionFile
+
+    print(json.dumps(msgspec.json.schema(ReflectionFile), indent=2))
 
 
 def show(options: argparse.Namespace) -> None:
@@ -206,7 +216,7 @@ def prune(options: argparse.Namespace) -> None:
     if not (math.isfinite(options.days) and options.days >= 0):
         raise ConfigError("--days", options.days, "a number of 0 or more")
     before = time.time() - options.days * DAY
-    with place.kept_at(options.store) as store:
+    with place.kept_at(options.store, changed=True) as store:
         if options.dry_run:
             count = sum(is_old(record, before) for kind in KINDS for record in store.read(kind.record))
         else:
@@ -216,7 +226,7 @@ def prune(options: argparse.Namespace) -> None:
 
 
 def clear(options: argparse.Namespace) -> None:
-    with place.kept_at(options.store) as store:
+    with place.kept_at(options.store, changed=True) as store:
         records = _listed(place.counted(store))
         if options.yes:
             store.clear()

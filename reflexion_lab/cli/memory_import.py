@@ -19,6 +19,7 @@ from reflexion_lab.io.files import UNREADABLE
 from reflexion_lab.memory.curators.items import after
 from reflexion_lab.memory.episodic import episode_of, session_after, session_id
 from reflexion_lab.memory.lessons.mistakes import mistakes_of
+from reflexion_lab.memory.reflection_files import ReflectionFiles
 from reflexion_lab.protocols import Store, Stored
 from reflexion_lab.records import SCHEMA_VERSION, Episode, Item, Manifest, Mistake, Record, Session, Task, Wisdom
 from reflexion_lab.runner.folder.folder import RunFolder
@@ -119,19 +120,10 @@ def _of_run(path: Path) -> Iterator[str]:
 
 
 def _of_reflections(path: Path) -> Iterator[str]:
-    from reflexion_lab.memory.reflection_files import ReflectionFiles
-
-    def is_loop(folder: Path) -> bool:
-        return any(file.stem.isdecimal() for file in folder.glob("*.json"))
-
-    if is_loop(path):
-        files, loops = ReflectionFiles(path.absolute().parent), [path.absolute().name]
-    else:
-        files = ReflectionFiles(path)
-        loops = [name for name in files.loops() if is_loop(path / name)]
-    if not loops:
+    files = ReflectionFiles.at(path)
+    if not files.loops():
         yield f"{path}: got no file such as 001.json, expected {EXPECTED}"
-    for loop in loops:
+    for loop in files.loops():
         yield from files.faults(loop)
 
 
@@ -202,8 +194,6 @@ def _check(place: str) -> None:
     """Raises ConfigError."""
     path = Path(place)
     is_run = (path / "manifest.json").is_file()
-    if path.is_dir() and not is_run and not is_store(place):
-        raise ConfigError(place, "another kind of folder", EXPECTED.rpartition(", or")[0])
     if errors := list(islice(problems(place), 100)):
         more = f"; `reflexion-lab memory validate {place}` lists all" if errors[1:] else ""
         raise ConfigError(f"{errors[0]}{more}; nothing was imported")
@@ -217,7 +207,7 @@ def _append(store: Store, place: str) -> tuple[dict[str, int], str]:
     path = Path(place)
     if (path / "manifest.json").is_file():
         return _append_run(store, path)
-    if not is_store(place):
+    if path.is_file() and not is_store(place):
         return load(store, path), ""
     with kept_at(place) as other:
         return {kind.name: _append_all(store, other.read(kind.record)) for kind in KINDS}, ""

@@ -80,7 +80,7 @@ def one_run(name: str) -> RunFolder:
 
 
 def add_store(parser: argparse.ArgumentParser) -> None:
-    text = "SQLite file, folder of JSON lines, or postgresql://… (default: %(default)s)"
+    text = "SQLite file, folder of JSON lines or of reflection files, or postgresql://… (default: %(default)s)"
     parser.add_argument("--store", metavar="PLACE", default=DEFAULT, help=text)
 
 
@@ -111,18 +111,23 @@ def is_store(place: str) -> bool:
 
 
 @contextmanager
-def kept_at(place: str, new: bool = False) -> Iterator[Store]:
-    """Open store at `place`, closed at the end. It must exist unless `new`. Raises ConfigError: no store exists;
-    StoreError: it cannot be opened.
+def kept_at(place: str, new: bool = False, changed: bool = False) -> Iterator[Store]:
+    """Open store at `place`, closed at the end; it must exist unless `new`. Reflection files are read as one, but
+    cannot be `changed`. Raises ConfigError: no store exists; StoreError: it cannot be opened, or a file is invalid.
     """
+    from reflexion_lab.memory.reflection_files import ReflectionFiles
+    from reflexion_lab.storage.in_memory import InMemory
     from reflexion_lab.storage.place import opened
 
-    if not new and not is_store(place):
+    if new or is_store(place):
+        store: Store = opened(place)
+    elif (files := ReflectionFiles.at(Path(place))).loops() and not changed:
+        store = InMemory()
+        store.append(files.episodes())
+    else:
+        got = f"reflection files at {place!r}, which are only read" if files.loops() else f"no store at {place!r}"
         hint = "a run with store=sqlite or store=jsonl makes one, in runs/memory.sqlite or runs/memory"
-        raise ConfigError(
-            "--store", f"no store at {place!r}", "a store", f"{hint}; so does `reflexion-lab memory import`"
-        )
-    store = opened(place)
+        raise ConfigError("--store", got, "a store", f"{hint}; so does `reflexion-lab memory import`")
     try:
         yield store
     finally:

@@ -15,7 +15,8 @@ from reflexion_lab.errors import ConfigError
 from reflexion_lab.limits import validated
 from reflexion_lab.memory.lessons.insights import insight_of, with_insight
 from reflexion_lab.memory.recall import DEFAULT
-from reflexion_lab.memory.reflection_files import ReflectionFiles, file_of
+from reflexion_lab.memory.reflection_files import ReflectionFiles
+from reflexion_lab.memory.reflection_layout import file_of
 from reflexion_lab.memory.retrieval.texts import Match, document, signature
 from reflexion_lab.memory.retrieval.trace import SEARCHES, Search, note, retrieved
 from reflexion_lab.protocols import Outcome, Recall, Retriever, SharedMemory
@@ -129,12 +130,11 @@ class EpisodicMemory:
 
     def remember(self, task: Task, attempt: Attempt) -> None:
         """Store an attempt with its feedback verdict."""
-        own = {episode.episode_id: episode.attempt_number for episode in self.buffer.by_task(task.task_id)}
+        own = self.buffer.by_task(task.task_id)
         episode = episode_of(task, attempt, session_id(self.run_id, task.task_id), self.agent_id)
         self.buffer.store(episode)
         if self.files and (attempt.reflection or attempt.evaluation.passed):
-            in_context = [own[name] for name in attempt.recalled if name in own]
-            self.files.note(file_of(attempt, episode.session_id, in_context))
+            self.files.note(file_of(task, attempt, episode.session_id, self.agent_id, own))
         self.session = session_after(replace(self.session, session_id=episode.session_id), attempt)
         self.token_ratio = max(self.token_ratio, token_ratio(attempt.trajectory))
 

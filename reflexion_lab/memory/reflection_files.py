@@ -1,133 +1,53 @@
 """Readable reflection files: a folder per loop, a file per attempt, validated when written and read.
 
-For example reflections/my-loop/001.json, the first attempt. Order is numeric: 1000 follows 999.
+For example reflections/my-loop/001.json, the first attempt. Order is numeric: 1000 follows 999. Their layout:
+`reflection_layout.py`.
 """
 
 from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
-from typing import get_args
-from urllib.parse import quote
+from typing import Any
 
 import msgspec
+from msgspec.structs import replace as with_values
 
 from reflexion_lab.errors import StoreError
 from reflexion_lab.io.files import replace
-from reflexion_lab.records import Attempt, Category, Delta, MemoryState, Record, Reflection
-
-SCHEMA = 1
-WORDS = ("root_cause", "what_went_wrong", "what_to_change", "what_worked", "text")
-"""Text fields of a reflection, at least one of which is not blank. Control reflectors leave some empty; a rejected
-reply is in `text` only."""
-
-
-class ReflectionFile(Record, frozen=True, kw_only=True):
-    """The file of one attempt."""
-
-    loop_id: str
-    """Folder name."""
-    attempt_number: int
-    """1-based; file name."""
-    task_id: str = ""
-    passed: bool
-    """The feedback verdict."""
-    reward: float
-    """In [0, 1]."""
-    reflection: Reflection | None
-    """None only for a pass."""
-    delta: Delta = Delta()
-    memory: MemoryState
-    in_context: tuple[int, ...] = ()
-    """Attempt numbers of the reflections in the actor's prompt."""
-    schema_version: int = SCHEMA
-
-
-def file_of(attempt: Attempt, session_id: str, in_context: Sequence[int]) -> ReflectionFile:
-    """The file of an attempt; the loop id is the session id with path separators quoted."""
-    return ReflectionFile(
-        loop_id=quote(session_id, safe=" ").lstrip("."),
-        attempt_number=attempt.number,
-        task_id=attempt.task_id,
-        passed=attempt.evaluation.passed,
-        reward=attempt.evaluation.reward,
-        reflection=attempt.reflection,
-        delta=attempt.delta,
-        memory=attempt.memory,
-        in_context=tuple(in_context),
-    )
-
-
-LOOP_ID = re.compile(r"[^./\\\x00-\x1f][^/\\\x00-\x1f]*")
-"""Loop ids: no path separators and no leading dot, so that folders stay inside the parent folder."""
+from reflexion_lab.memory.reflection_layout import LOOP_ID, ReflectionFile
+from reflexion_lab.records import Category, Episode
 
 
 def problems(content: object) -> list[str]:
-    """All faults of a file's decoded JSON, as `path: got …, expected …`."""
-    misfits = dict(_misfits(content, ReflectionFile, ""))
+    """Faults of a file's decoded JSON, one per part of the file, as `path: got …, expected …`."""
     if not isinstance(content, dict):
-        return list(misfits.values())
-    limits = [
-        f"{path}: got {value!r:.60}, expected {expected}"
-        for path, holds, expected in _LIMITS
-        if path not in misfits and (value := _at(content, path)) is not _MISSING and not holds(value)
-    ]
-    reflection = content.get("reflection", "")
-    if reflection is None and content.get("passed") is False:
-        limits.append("reflection: got None, expected the reflection on a failed attempt")
-    if isinstance(reflection, dict) and not any(str(reflection.get(field, "")).strip() for field in WORDS):
-        limits.append(f"reflection: got blank texts, expected at least one of {', '.join(WORDS)}")
-    return [*misfits.values(), *limits]
+        return [f"the content: got {content!r:.60}, expected an object"]
+    if faults := list(_misfits(content)):
+        return faults
+    is_blank = not content["self_reflection"]["reflection_text"].strip()
+    where = "self_reflection.reflection_text"
+    is_told = content["evaluator_output"]["passed"] or not is_blank
+    return [] if is_told else [f"{where}: got a blank text, expected the reflection on a failed attempt"]
 
 
-_MISSING = object()
-_Limit = tuple[str, Callable[..., bool], str]
-_LIMITS: tuple[_Limit, ...] = (
-    ("loop_id", lambda name: bool(LOOP_ID.fullmatch(name)), f"a name like {LOOP_ID.pattern}"),
-    ("schema_version", lambda version: version == SCHEMA, str(SCHEMA)),
-    ("attempt_number", lambda number: number >= 1, "1 or more"),
-    ("reward", lambda share: 0 <= share <= 1, "0..1"),
-    ("reflection.confidence", lambda share: 0 <= share <= 1, "0..1"),
-    ("reflection.category", lambda category: category in set(Category), f"one of {', '.join(Category)}"),
-    ("memory.capacity", lambda number: number >= 1, "1 or more"),
-    *((f"memory.{field}", lambda number: number >= 0, "0 or more") for field in ("size", "in_context", "total")),
-    ("memory.omega", lambda omega: omega is None or omega >= 0, "0 or more, or null"),
-)
-"""Field paths with a condition and its description; checked where the type is right."""
-
-
-def _at(content: object, path: str) -> object:
-    for name in path.split("."):
-        if not isinstance(content, dict) or name not in content:
-            return _MISSING
-        content = content[name]
-    return content
-
-
-def _misfits(content: object, kind: type[msgspec.Struct], path: str) -> Iterator[tuple[str, str]]:
-    """Paths of missing and wrongly typed fields, with messages."""
-    if not isinstance(content, dict):
-        yield path, f"{path or 'the content'}: got {content!r:.60}, expected an object"
-        return
-    for field in msgspec.structs.fields(kind):
-        where = f"{path}.{field.name}" if path else field.name
-        value = content.get(field.name, _MISSING)
-        parts = (field.type, *get_args(field.type))
-        nested = [part for part in parts if isinstance(part, type) and issubclass(part, msgspec.Struct)]
-        if value is _MISSING:
-            if field.required:
-                yield where, f"{where}: got nothing, expected a value"
-        elif nested and isinstance(value, dict):
-            yield from _misfits(value, nested[0], where)
-        else:
-            try:
-                msgspec.convert(value, field.type)
-            except msgspec.ValidationError as problem:
-                wanted, _, place = str(problem).partition(" - at `$")
-                expected = wanted.partition(", got ")[0].removeprefix("Expected ").replace("`", "")
-                yield where, f"{where}{place.rstrip('`')}: got {value!r:.60}, expected {expected}"
+def _misfits(content: dict[str, Any]) -> Iterator[str]:
+    """The first missing or wrong value of each part."""
+    for field in msgspec.structs.fields(ReflectionFile):
+        if field.name not in content and not field.required:
+            continue
+        try:
+            msgspec.convert(value := content.get(field.name), field.type)
+        except msgspec.ValidationError as problem:
+            text, _, place = str(problem).replace("`", "").partition(" - at $")
+            for name in re.findall(r"[^.\[\]]+", place):
+                value = value[int(name) if isinstance(value, list) else name]
+            wanted = text[0].lower() + text[1:].partition(", got ")[0]
+            wanted = f"expected one of {', '.join(Category)}" if "enum" in wanted else wanted
+            yield f"{field.name}{place}: got {value!r:.60}, {wanted}"
 
 
 _DECODER = msgspec.json.Decoder(ReflectionFile)
@@ -135,22 +55,39 @@ ADVICE = "correct the file or move it away"
 
 
 class ReflectionFiles:
-    """Reflection files of all loops in one folder. Safe for threads and processes."""
+    """Reflection files of all loops in one folder, or of one loop. Threads and processes may write different loops."""
 
-    def __init__(self, folder: Path | str) -> None:
+    def __init__(self, folder: Path | str, only: str = "") -> None:
         self.folder = Path(folder)
+        self._only = only
         self._has_failed = False
 
-    def write(self, file: ReflectionFile) -> Path:
-        """Write an attempt's file atomically.
+    @classmethod
+    def at(cls, path: Path) -> ReflectionFiles:
+        """Those of the loops in the folder `path`, or of the loop whose folder it is."""
+        path = path.absolute()
+        return cls(path.parent, path.name) if cls(path.parent)._paths(path.name) else cls(path)
 
-        Raises StoreError: the content is invalid (lists every fault), or cannot be written. An older file is unchanged.
+    def write(self, file: ReflectionFile) -> Path:
+        """Write an attempt's file atomically. One of an earlier start of the loop stays if it says the same; else it
+        and those after it move to a folder beside them.
+
+        Raises StoreError: the content is invalid (lists its faults), or cannot be written. Older files are unchanged.
         """
-        path = self.folder / file.loop_id / _name(file.attempt_number)
+        folder = self.folder / file.loop_id
+        path = folder / _name(file.number)
         if faults := problems(msgspec.to_builtins(file)):
             raise StoreError(f"{'; '.join(f'{path}: {fault}' for fault in faults)}; nothing was written")
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            if path.exists():
+                if not self._faults_of(path) and _timeless(_DECODER.decode(path.read_bytes())) == _timeless(file):
+                    return path
+                earlier = next(name for n in count(1) if not (name := folder / f"earlier-{n}").exists())
+                earlier.mkdir()
+                for old in self._paths(file.loop_id):
+                    if int(old.stem) >= file.number:
+                        old.rename(earlier / old.name)
+            folder.mkdir(parents=True, exist_ok=True)
             replace(path, [msgspec.json.format(msgspec.json.encode(file), indent=2), b"\n"])
         except OSError as error:
             raise StoreError(
@@ -159,15 +96,10 @@ class ReflectionFiles:
         return path
 
     def note(self, file: ReflectionFile) -> None:
-        """Write the newest attempt's file and remove those of later attempts, left by an interrupted loop. Errors
-        become warnings, since the run folder has the attempt.
-        """
+        """As `write`, with a warning in place of errors, since the run folder has the attempt."""
         try:
             self.write(file)
-            for path in self._paths(file.loop_id):
-                if int(path.stem) > file.attempt_number:
-                    path.unlink(missing_ok=True)
-        except (StoreError, OSError) as problem:
+        except StoreError as problem:
             if not self._has_failed:  # one line, not one an attempt
                 warnings.warn(f"{problem}; the run continues", RuntimeWarning, stacklevel=2)
             self._has_failed = True
@@ -188,9 +120,15 @@ class ReflectionFiles:
         return [f"{path}: {fault}" for path in self._paths(loop_id) for fault in self._faults_of(path)]
 
     def loops(self) -> list[str]:
-        """Loop ids, sorted; hidden folders are skipped."""
-        folders = self.folder.iterdir() if self.folder.is_dir() else ()
-        return sorted(path.name for path in folders if path.is_dir() and not path.name.startswith("."))
+        """Loop ids, sorted: names of the folders with a file such as 001.json; hidden folders are skipped."""
+        names = [path.name for path in self.folder.iterdir()] if self.folder.is_dir() else []
+        loops = sorted(name for name in names if not name.startswith(".") and self._paths(name))
+        return [self._only] if self._only else loops
+
+    def episodes(self) -> list[Episode]:
+        """The attempts of all loops, oldest first. Raises StoreError as `read`."""
+        episodes = (file.episode for loop in self.loops() for file in self.read(loop))
+        return sorted(episodes, key=lambda episode: episode.timestamp)
 
     def _paths(self, loop_id: str) -> list[Path]:
         numbered = (path for path in (self.folder / loop_id).glob("*.json") if re.fullmatch("[0-9]+", path.stem))
@@ -203,7 +141,7 @@ class ReflectionFiles:
             return [f"not readable as JSON ({problem})"]
         if faults := problems(content):
             return faults
-        expected_values = {"loop_id": path.parent.name, "attempt_number": int(path.stem)}
+        expected_values = {"loop_id": path.parent.name, "iteration": int(path.stem) - 1}
         mismatches = [
             f"{field}: got {content[field]!r}, expected {expected!r}, as the path says"
             for field, expected in expected_values.items()
@@ -215,3 +153,7 @@ class ReflectionFiles:
 
 def _name(attempt_number: int) -> str:
     return f"{attempt_number:03d}.json"
+
+
+def _timeless(file: ReflectionFile) -> ReflectionFile:
+    return with_values(file, timestamp=None)

@@ -3,14 +3,16 @@
 import json
 import time
 
+import jsonschema
 import msgspec
 import pytest
 from msgspec.structs import replace
 
-from reflexion_lab.errors import StoreError
+from reflexion_lab.errors import ConfigError, StoreError
 from reflexion_lab.memory.episodic import episode_of, session_id
-from reflexion_lab.memory.reflection_files import ReflectionFile, ReflectionFiles
-from reflexion_lab.records import Attempt, Check, Episode, Item, Manifest, MemoryState, Mistake, Session, Task, Wisdom
+from reflexion_lab.memory.reflection_files import ReflectionFiles
+from reflexion_lab.memory.reflection_layout import file_of
+from reflexion_lab.records import Attempt, Check, Episode, Item, Manifest, Mistake, Session, Task, Wisdom
 from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.storage.place import opened
@@ -193,7 +195,7 @@ def test_a_bad_file_imports_nothing(lab, fill, held, episode, tmp_path):
         lab("memory", "import", good, bad, "--store", other)
     assert held(Episode, other) == []
     for nothing in (tmp_path / "absent.jsonl", tmp_path):
-        with pytest.raises(ValueError, match=r"got (nothing|another kind of folder), expected a store, an export"):
+        with pytest.raises(ValueError, match=r"got (nothing|no file such as 001.json), expected a store, an export"):
             lab("memory", "import", good, nothing, "--store", other)
     assert held(Episode, other) == []
 
@@ -333,24 +335,55 @@ def test_a_file_that_is_no_store_is_a_problem_of_its_own(lab, tmp_path):
         assert "1 problem found" in checked.out
 
 
-def test_reflection_files_are_checked_loop_by_loop(lab, tmp_path, reflection):
+@pytest.fixture
+def files(tmp_path):
+    """Reflection files of two loops, one attempt each."""
     files = ReflectionFiles(tmp_path / "loops")
-    memory = MemoryState(capacity=3, size=0, in_context=0, total=0)
     for loop in ("one", "two"):
-        written = files.write(
-            ReflectionFile(
-                loop_id=loop, attempt_number=1, passed=False, reward=0.0, reflection=reflection(), memory=memory
-            )
-        )
-    assert lab("memory", "validate", tmp_path / "loops").code == 0
-    assert lab("memory", "validate", tmp_path / "loops" / "one").code == 0
-    content = json.loads(written.read_text()) | {"reward": 1.2, "passed": "no"}
+        attempt = builders.attempt(reflection=builders.reflection(root_cause=f"in {loop}", lessons=("try it",)))
+        files.write(file_of(Task(task_id="t/1", prompt="p", entry_point="f"), attempt, loop, "ralph", []))
+    return files.folder
+
+
+def test_reflection_files_are_checked_loop_by_loop(lab, files):
+    assert lab("memory", "validate", files).code == 0
+    assert lab("memory", "validate", files / "one").code == 0
+    written = files / "two" / "001.json"
+    content = json.loads(written.read_text()) | {"iteration": 7, "agent_id": 3}
     written.write_text(json.dumps(content))
-    checked = lab("memory", "validate", tmp_path / "loops")
+    checked = lab("memory", "validate", files)
     assert checked.code == 1
-    assert "reward: got 1.2" in checked.out
-    assert "passed: got 'no'" in checked.out
-    assert lab("memory", "validate", tmp_path / "loops" / "one").code == 0
+    assert "agent_id: got 3, expected str" in checked.out
+    assert lab("memory", "validate", files / "one").code == 0
+    with pytest.raises(StoreError, match="agent_id: got 3"):
+        lab("memory", "search", "--store", files)
+
+
+def test_the_schema_of_reflection_files_is_printed_for_other_validators(lab, files):
+    schema = jsonschema.Draft202012Validator(json.loads(lab("memory", "schema").raw))
+    content = json.loads((files / "one" / "001.json").read_text())
+    assert schema.is_valid(content)
+    del content["self_reflection"]["reflection_text"]
+    assert not schema.is_valid(content)
+
+
+def test_reflection_files_are_searched_like_a_store(lab, files, tmp_path):
+    def searched(place, *options):
+        return ids(lab("memory", "search", *options, "--store", place, "--json").json["episodes"])
+
+    assert searched(files, "TWO") == ["ep-two-1"]
+    assert searched(files, "--min-confidence", 0.6) == []
+    assert searched(files / "one") == ["ep-one-1"]
+    assert lab("memory", "show", "--store", files, "--json").json["episodes"] == 2
+    (pattern,) = lab("memory", "patterns", "--store", files, "--json").json["patterns"]
+    assert (pattern["text"], pattern["count"]) == ("try it", 2)
+    store = tmp_path / "m.sqlite"
+    assert lab("memory", "import", files, "--store", store, "--json").json["new"]["episodes"] == 2
+    assert searched(store, "two") == ["ep-two-1"]
+    for command in (("prune", "--days", 0), ("clear", "--yes")):
+        with pytest.raises(ConfigError, match=r"--store: got reflection files at .*, which are only read"):
+            lab("memory", *command, "--store", files)
+    assert len([*files.rglob("*.json")]) == 2
 
 
 def test_a_password_in_a_url_is_never_printed(lab):

@@ -68,7 +68,7 @@ def test_an_attempt_that_nobody_reflected_on_has_no_reflection_file(tmp_path):
     memory = EpisodicMemory(Window("all"), files=ReflectionFiles(tmp_path))
     memory.remember(task("a"), attempt("a", 1))
     memory.remember(task("a"), replace(attempt("a", 2), evaluation=PASSED))
-    assert [file.attempt_number for file in ReflectionFiles(tmp_path).read("a")] == [2]
+    assert [file.number for file in ReflectionFiles(tmp_path).read("a")] == [2]
 
 
 CHINESE = "给定一个整数列表和一个阈值" * 20

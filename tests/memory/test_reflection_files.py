@@ -1,26 +1,32 @@
 import json
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 
+import jsonschema
 import msgspec
 import pytest
 from msgspec.structs import replace
 
 from reflexion_lab.agent.reflectors.evidence import CLASSES
 from reflexion_lab.errors import StoreError
-from reflexion_lab.memory.reflection_files import WORDS, ReflectionFile, ReflectionFiles
-from reflexion_lab.records import Category, MemoryState
+from reflexion_lab.memory.reflection_files import ReflectionFiles
+from reflexion_lab.memory.reflection_layout import ReflectionFile, file_of
+from reflexion_lab.records import Category, Check, MemoryState, Step, Task
 from tests import builders
 
 REFLECTION = builders.reflection(category="type", lessons=("π", "line\nbreak"))
+SCHEMA = jsonschema.Draft202012Validator(msgspec.json.schema(ReflectionFile))
+TASK = Task(task_id="HumanEval/0", prompt="def f(x):", entry_point="f")
+FAILED = Check(name="assert f(1) == 2", outcome="fail", error_type="AssertionError", message="got 1", line=2)
 
 
-def reflection_file(number, loop_id="my-loop", omega=3, reward=0.5, passed=False, reflection=REFLECTION):
-    return ReflectionFile(
-        loop_id=loop_id, attempt_number=number, task_id="HumanEval/0", passed=passed, reward=reward,
-        reflection=reflection,
-        memory=MemoryState(capacity=3, size=min(number, 3), in_context=min(number - 1, 3), total=number, omega=omega),
-        in_context=tuple(range(max(1, number - 3), number)),
-    )  # fmt: skip
+def reflection_file(number, loop_id="my-loop", reward=0.5, passed=False, reflection=REFLECTION, **fields):
+    memory = MemoryState(capacity=3, size=min(number, 3), in_context=min(number - 1, 3), total=number, omega=3)
+    attempt = builders.attempt(
+        number=number, judged={"passed": passed, "reward": reward}, reflection=reflection, memory=memory
+    )
+    own = [builders.episode(earlier) for earlier in range(1, number)]
+    return replace(file_of(TASK, attempt, loop_id, "ralph", own), **{"timestamp": None, "loop_id": loop_id} | fields)
 
 
 @pytest.fixture
@@ -49,23 +55,100 @@ def test_a_loop_comes_back_as_it_was_written(files):
     assert [path.name for path in paths] == ["001.json", "002.json", "003.json", "004.json", "005.json"]
     assert ReflectionFiles(files.folder).read("my-loop") == written
     last = written[-1]
-    assert (last.in_context, last.memory.size, last.memory.total) == ((2, 3, 4), 3, 5)
+    window = last.memory_metadata
+    assert (window.reflections_in_context, window.current_memory_size) == ((2, 3, 4), 3)
+    assert (window.omega_capacity, window.total_reflections_generated) == (3, 5)
 
 
-def test_attempts_are_in_numeric_order_and_replaced_when_rewritten(files):
-    for number in (1000, 10, 999, 9, 100, 1, 1):
-        files.write(reflection_file(number, reward=number / 1000))
-    files.write(reflection_file(1, reward=0.2))
-    assert [(file.attempt_number, file.reward) for file in files.read("my-loop")] == [
-        (1, 0.2), (9, 0.009), (10, 0.01), (100, 0.1), (999, 0.999), (1000, 1.0),
-    ]  # fmt: skip
+def test_attempts_are_in_numeric_order(files):
+    for number in (1000, 10, 999, 9, 100, 1):
+        files.write(reflection_file(number))
+    assert [file.number for file in files.read("my-loop")] == [1, 9, 10, 100, 999, 1000]
     assert (files.folder / "my-loop" / "1000.json").is_file()
 
 
-def test_a_restarted_loop_removes_the_later_files_of_the_first(files):
-    for number in (1, 2, 3, 1, 2):
-        files.note(reflection_file(number))
-    assert [file.attempt_number for file in files.read("my-loop")] == [1, 2]
+def test_a_file_is_never_overwritten(files):
+    """A restarted loop leaves equal files as they are, and moves those that differ, and the later ones, away."""
+    paths = [files.write(reflection_file(number)) for number in (1, 2, 3)]
+    first, second, third = (path.read_bytes() for path in paths)
+    for number, reward in ((1, 0.5), (2, 0.7), (2, 0.9), (3, 0.9)):
+        files.note(reflection_file(number, reward=reward, timestamp=datetime.now(UTC)))
+    assert paths[0].read_bytes() == first
+    loop = paths[0].parent
+    assert [(loop / "earlier-1" / path.name).read_bytes() for path in paths[1:]] == [second, third]
+    assert [path.name for path in (loop / "earlier-2").iterdir()] == ["002.json"]
+    assert [file.evaluator_output.reward_signal for file in files.read("my-loop")] == [0.5, 0.9, 0.9]
+    assert files.loops() == ["my-loop"]
+
+
+@pytest.mark.parametrize(
+    ("steps", "passed", "failing"),
+    [
+        ((), False, (0,)),
+        ((), True, ()),
+        ([("run_tests", "bad", ""), ("run_code", "", "no code came"), ("finish", builders.ADD, "")], False, (1, 2)),
+        ([("run_tests", builders.ADD, ""), ("finish", "", "")], False, (0,)),
+        ([("run_tests", "", "no code came"), ("finish", "", "nothing to hand in")], False, (0, 1)),
+    ],
+)
+def test_credit_goes_to_the_actions_that_failed(steps, passed, failing):
+    """To those that ended in an error, and to the one that wrote the failing program."""
+    turns = tuple(Step(action=action, program=program, error=error) for action, program, error in steps)
+    attempt = builders.attempt(judged={"passed": passed}, acted={"steps": turns}, reflection=REFLECTION)
+    file = file_of(TASK, attempt, "loop", "ralph", [])
+    assert file.self_reflection.credit_assignment.failing_action_indices == failing
+    assert [action.description for action in file.actor_output.actions] == (
+        [action for action, *_ in steps] or ["single_shot"]
+    )
+
+
+def test_the_fields_of_a_file_are_those_of_the_attempt():
+    steps = (Step(thought="try", action="run_tests", program="a\nb\nc"), Step(action="finish", program="a\nB\nc\nd"))
+    attempt = builders.attempt(
+        FAILED, Check(name="mypy", outcome="pass", kind="type"), number=2, recalled=("ep-1",), reflection=REFLECTION,
+        acted={"steps": steps, "solution": "a\nB\nc\nd", "strategy": "react", "rationale": "try"},
+    )  # fmt: skip
+    file = file_of(TASK, attempt, "run/HumanEval/0", "arm", [builders.episode(code="a\nx")])
+    content = json.loads(msgspec.json.encode(file))
+    act, verdict, words = content["actor_output"], content["evaluator_output"], content["self_reflection"]
+    assert (content["loop_id"], content["iteration"]) == ("run%2FHumanEval%2F0", 1)
+    assert [(action["description"], action["changes"]) for action in act["actions"]] == [
+        ("run_tests: try", {"additions": 2, "deletions": 1}), ("finish", {"additions": 2, "deletions": 1}),
+    ]  # fmt: skip
+    assert act["total_changes"] == {"additions": 3, "deletions": 1}
+    assert (act["strategy"], act["rationale"], act["files_modified"]) == ("react", "try", ["program.py"])
+    assert [(result["tool"], result["status"]) for result in verdict["results"]] == [
+        ("test", "failed"),
+        ("type", "passed"),
+    ]
+    assert verdict["errors"] == [{"type": "AssertionError", "message": "got 1", "file": "program.py", "line": 2}]
+    assert verdict["metrics"] == {"tests_passed": 0, "tests_total": 1, "type_errors": 0}
+    assert words["reflection_text"] == "cause 1. wrong 1. change 1."
+    assert (words["related_reflections"], words["causal_reasoning"]) == ([0], "wrong 1")
+    assert (words["actionable_insights"], words["lessons_learned"]) == (["change 1"], ["π", "line\nbreak"])
+    assert words["credit_assignment"]["root_cause"] == "cause 1"
+
+
+def test_a_file_of_another_program_becomes_an_episode(files):
+    """One with the guide's fields alone."""
+    content = {
+        "loop_id": "ralph-task-1", "iteration": 0, "timestamp": "2026-01-25T10:00:00.123Z",
+        "actor_output": {"actions": [{"description": "edit", "file_path": "a.ts"}]},
+        "evaluator_output": {"passed": False, "verification_type": "lint", "reward_signal": 0.8, "more": 1},
+        "self_reflection": {"reflection_text": "I forgot it.", "credit_assignment": {"root_cause": "no check"},
+                            "actionable_insights": ["check it", "test it"], "lessons_learned": ["empty input"]},
+        "memory_metadata": {"omega_capacity": 1, "current_memory_size": 1, "reflections_in_context": [0],
+                            "total_reflections_generated": 1},
+    }  # fmt: skip
+    path = files.folder / "ralph-task-1" / "001.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(content))
+    (episode,) = files.episodes()
+    reflection = episode.reflection
+    assert (episode.episode_id, episode.reward, episode.attempt_number) == ("ep-ralph-task-1-1", 0.8, 1)
+    assert episode.timestamp == pytest.approx(1769335200.123)
+    assert (reflection.root_cause, reflection.what_to_change) == ("no check", "check it")
+    assert (reflection.action_items, reflection.lessons) == (("test it",), ("empty input",))
 
 
 def test_loops_are_apart_and_known_by_name(files):
@@ -76,7 +159,8 @@ def test_loops_are_apart_and_known_by_name(files):
     (files.folder / "notes.txt").write_text("x")
     (files.folder / ".hidden").mkdir()
     assert files.loops() == ["a", "b"]
-    assert [file.attempt_number for file in files.read("a")] == [2]
+    assert [file.number for file in files.read("a")] == [2]
+    assert ReflectionFiles.at(files.folder / "a").loops() == ["a"]
 
 
 def test_other_files_in_a_loops_folder_are_left_alone(files):
@@ -87,38 +171,44 @@ def test_other_files_in_a_loops_folder_are_left_alone(files):
 
 
 def test_a_failed_attempt_needs_a_reflection_with_any_text(files):
-    changed(files.write(reflection_file(1)), reflection__root_cause="", reflection__what_to_change="")
-    assert files.faults("my-loop") == []
-    files.write(reflection_file(1, passed=True, reflection=None))
-    assert files.read("my-loop")[0].reflection is None
-    with pytest.raises(StoreError, match=r"my-loop/002\.json: reflection: got None"):
-        files.write(reflection_file(2, reflection=None))
+    wordless = builders.reflection(root_cause="", what_went_wrong="", what_to_change="", text="reply", category="?")
+    files.write(reflection_file(1, reflection=wordless))
+    files.write(reflection_file(2, passed=True, reflection=None))
+    first, second = files.read("my-loop")
+    assert (first.reflection.text, first.reflection.category, second.reflection) == ("reply", "root_cause", None)
+    with pytest.raises(StoreError, match=r"my-loop/003\.json: self_reflection.reflection_text: got a blank text"):
+        files.write(reflection_file(3, reflection=None))
 
 
+WORDS, VERDICT, MEMORY = "self_reflection", "evaluator_output", "memory_metadata"
+CREDIT = "self_reflection.credit_assignment"
 WRONG = [
-    ({"reward": 1.2}, "reward: got 1.2, expected 0..1"),
-    ({"reward": -0.1}, "reward: got -0.1, expected 0..1"),
-    ({"reward": "high"}, "reward: got 'high', expected float"),
-    ({"reward": ...}, "reward: got nothing, expected a value"),
-    ({"reflection__confidence": 3}, "reflection.confidence: got 3, expected 0..1"),
-    ({"reflection__category": "boredom"}, "reflection.category: got 'boredom', expected one of no_program, "),
+    ({f"{VERDICT}__reward_signal": 1.2}, "evaluator_output.reward_signal: got 1.2, expected float <= 1.0"),
+    ({f"{VERDICT}__reward_signal": -0.1}, "evaluator_output.reward_signal: got -0.1, expected float >= 0.0"),
+    ({f"{VERDICT}__reward_signal": "high"}, "evaluator_output.reward_signal: got 'high', expected float"),
+    ({f"{VERDICT}__passed": ...}, "evaluator_output: got {"),
+    ({f"{VERDICT}__results": [{"tool": "test"}]}, "evaluator_output.results[0]: got {'tool': 'test'}, object missing"),
+    ({f"{WORDS}__confidence": 3}, "self_reflection.confidence: got 3, expected float <= 1.0"),
     (
-        {f"reflection__{field}": " " for field in WORDS},
-        "reflection: got blank texts, expected at least one of root_cause, what_went_wrong, what_to_change",
+        {f"{WORDS}__credit_assignment__failure_category": "boredom"},
+        f"{CREDIT}.failure_category: got 'boredom', expected one of no_program, ",
     ),
-    ({"reflection__what_to_change": ...}, "reflection.what_to_change: got nothing, expected a value"),
-    ({"reflection__lessons": ["a", 5]}, "reflection.lessons[1]: got ['a', 5], expected str"),
-    ({"reflection__usage__calls": "x"}, "reflection.usage.calls: got 'x', expected int"),
-    ({"reflection": "words"}, "reflection: got 'words', expected object | null"),
-    ({"reflection": None}, "reflection: got None, expected the reflection on a failed attempt"),
-    ({"memory": None}, "memory: got None, expected object"),
-    ({"memory__capacity": 0}, "memory.capacity: got 0, expected 1 or more"),
-    ({"memory__size": -1}, "memory.size: got -1, expected 0 or more"),
-    ({"memory__total": ...}, "memory.total: got nothing, expected a value"),
-    ({"memory__omega": -1}, "memory.omega: got -1, expected 0 or more, or null"),
-    ({"schema_version": 2}, "schema_version: got 2, expected 1"),
-    ({"attempt_number": 0}, "attempt_number: got 0, expected 1 or more"),
-    ({"attempt_number": 4}, "attempt_number: got 4, expected 3, as the path says"),
+    (
+        {f"{WORDS}__credit_assignment__failing_action_indices": [0, -1]},
+        f"{CREDIT}.failing_action_indices[1]: got -1, expected int >= 0",
+    ),
+    ({f"{WORDS}__reflection_text": " "}, "self_reflection.reflection_text: got a blank text, expected the reflection"),
+    ({f"{WORDS}__reflection_text": ...}, "self_reflection: got {"),
+    ({f"{WORDS}__lessons_learned": ["a", 5]}, "self_reflection.lessons_learned[1]: got 5, expected str"),
+    ({WORDS: "words"}, "self_reflection: got 'words', expected object"),
+    ({WORDS: None}, "self_reflection: got None, expected object"),
+    ({WORDS: ...}, "self_reflection: got None, expected object"),
+    ({f"{MEMORY}__omega_capacity": -1}, "memory_metadata.omega_capacity: got -1, expected int >= 0"),
+    ({"performance_delta__is_improvement": 1}, "performance_delta.is_improvement: got 1, expected bool"),
+    ({"timestamp": "yesterday"}, "timestamp: got 'yesterday', invalid RFC3339"),
+    ({"schema_version": 2}, "schema_version: got 2, expected int <= 1"),
+    ({"iteration": -1}, "iteration: got -1, expected int >= 0"),
+    ({"iteration": 4}, "iteration: got 4, expected 2, as the path says"),
     ({"loop_id": "other"}, "loop_id: got 'other', expected 'my-loop', as the path says"),
 ]
 
@@ -134,12 +224,13 @@ def test_a_fault_is_named_with_its_file_and_place(files, values, message):
 
 
 def test_every_fault_of_every_file_is_named_at_once(files):
-    changed(files.write(reflection_file(1)), reward=1.2, reflection__root_cause=..., memory__omega="three")
-    changed(files.write(reflection_file(2)), reflection__category="boredom")
+    wrong = {f"{VERDICT}__reward_signal": 1.2, f"{WORDS}__reflection_text": ..., f"{MEMORY}__omega_capacity": "three"}
+    changed(files.write(reflection_file(1)), **wrong)
+    changed(files.write(reflection_file(2)), **{f"{WORDS}__confidence": "much"})
     files.write(reflection_file(3))
     text = " ".join(files.faults("my-loop"))
     assert len(files.faults("my-loop")) == 4
-    for expected in ("001.json: reward", "001.json: reflection.root_cause", "001.json: memory.omega", "002.json: refl"):
+    for expected in ("001.json: evaluator_", "001.json: self_", "001.json: memory_metadata.omega", "002.json: self_"):
         assert expected in text
 
 
@@ -160,12 +251,9 @@ def test_a_file_whose_name_is_written_otherwise_is_named(files):
 
 def test_an_invalid_file_is_not_written_and_the_older_one_stays(files):
     path = files.write(reflection_file(1))
-    with pytest.raises(StoreError, match=r"001\.json: reward: got 1.2.*001\.json: memory\.capacity: got 0"):
-        files.write(
-            replace(reflection_file(1, reward=1.2), memory=MemoryState(capacity=0, size=0, in_context=0, total=0))
-        )
-    with pytest.raises(StoreError, match="reward: got nan"):
-        files.write(reflection_file(1, reward=float("nan")))
+    for reward in (1.2, float("nan")):
+        with pytest.raises(StoreError, match=rf"001\.json: evaluator_output\.reward_signal: got {reward}"):
+            files.write(reflection_file(1, reward=reward))
     assert files.read("my-loop") == [reflection_file(1)]
     assert [file.name for file in path.parent.iterdir()] == ["001.json"]
 
@@ -203,21 +291,20 @@ def test_a_disk_that_takes_nothing_is_an_error_that_names_the_file_or_one_warnin
 
 
 def test_concurrent_readers_and_writers_see_whole_files(files):
-    files.write(reflection_file(1))
-    contents = [reflection_file(1, reflection=replace(REFLECTION, text=letter * 50_000)) for letter in "ab"]
+    contents = [reflection_file(1, loop_id=str(n), reward=n / 8) for n in range(8)]
     read = []
     with ThreadPoolExecutor(8) as threads:
-        written = [threads.submit(files.write, contents[n % 2]) for n in range(40)]
+        written = [threads.submit(files.write, contents[n % 8]) for n in range(40)]
         while not all(future.done() for future in written):
-            read += files.read("my-loop")
+            read += [file for n in range(8) for file in files.read(str(n))]
     assert all(future.result() for future in written)
-    assert all(file in (reflection_file(1), *contents) for file in read)
-    assert files.read("my-loop")[0] in contents
-    assert [path.name for path in (files.folder / "my-loop").iterdir()] == ["001.json"]
+    assert all(file in contents for file in read)
+    assert [*files.folder.glob("*/*")] == [*files.folder.glob("*/001.json")]
 
 
 def test_files_are_json_that_a_person_can_read(files):
     text = files.write(reflection_file(1)).read_text(encoding="utf-8")
-    assert '\n  "reward": 0.5,\n' in text
+    assert '\n    "reward_signal": 0.5,\n' in text
+    assert SCHEMA.is_valid(json.loads(text))
     assert "π" in text
     assert msgspec.json.decode(text, type=ReflectionFile) == reflection_file(1)

@@ -34,7 +34,7 @@ def test_types_that_threads_decode_are_prepared_on_import():
     code = """
 import sys, msgspec
 from reflexion_lab import records
-from reflexion_lab.memory.reflection_files import ReflectionFile
+from reflexion_lab.memory.reflection_layout import ReflectionFile
 from reflexion_lab.memory import reflection_files
 from reflexion_lab.agent.models import cache, requests
 from reflexion_lab.studies.sweeps import finished

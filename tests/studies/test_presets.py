@@ -242,8 +242,10 @@ def test_ralph_shows_three_reflections_and_writes_each_to_a_file(run, tmp_path):
     attempts = run("ralph", "loop.max_attempts=5", "loop.stuck_after=null")["sum"]
     files = ReflectionFiles(tmp_path / "runs" / "reflections")
     written = files.read(next(loop for loop in files.loops() if loop.endswith("%2Fsum")))
-    assert [file.reflection for file in written] == [attempt.reflection for attempt in attempts]
-    assert [file.in_context for file in written] == [(), (1,), (1, 2), (1, 2, 3), (2, 3, 4)]
+    assert [file.reflection.statements for file in written] == [a.reflection.statements for a in attempts]
+    windows = [file.memory_metadata.reflections_in_context for file in written]
+    assert windows == [(0,), (0, 1), (0, 1, 2), (1, 2, 3), (2, 3, 4)]
+    assert [file.self_reflection.related_reflections for file in written] == [(), *windows[:-1]]
     assert [attempt.memory.in_context for attempt in attempts] == [0, 1, 2, 3, 3]
     assert [attempt.memory.omega for attempt in attempts] == [3, 3, 3, 3, 3]
     assert set(attempts[0].evaluation.components) == {"tests", "types", "lint"}
