@@ -18,7 +18,6 @@ PAGE = TESTS / "docs" / "preset_prompts.md"
 PROMISES = yaml.safe_load((TESTS / "presets" / "prompts.yaml").read_text())
 """Preset -> promise -> text of its prompt."""
 PRESETS = tuple(PROMISES)
-INNER_LOOP = ("actor@actor.generator=single_shot", "reviser=llm")
 
 
 def prompt(preset: str) -> str:
@@ -30,9 +29,9 @@ def prompt(preset: str) -> str:
     with tempfile.TemporaryDirectory() as folder:
         carry_out(
             compose(
-                f"preset={preset}", *(INNER_LOOP if preset == "jido" else ("actor=single_shot",)), "model=simulated",
-                "model.first=0", "model.repair=0", "benchmark=humaneval", "benchmark.limit=2", "loop.max_attempts=3",
-                "memory.shared.round_size=1", "tracker=none", "quiet=true", f"run_root={folder}",
+                f"preset={preset}", "model=simulated", "model.first=0", "model.repair=0", "benchmark=humaneval",
+                "benchmark.limit=2", "loop.max_attempts=3", "memory.shared.round_size=1", "tracker=none", "quiet=true",
+                f"run_root={folder}",
             )
         )  # fmt: skip
         (manifest,) = Path(folder).glob("*/manifest.json")

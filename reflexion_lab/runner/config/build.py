@@ -295,6 +295,27 @@ def check_targets(key: str, node: Any) -> None:
         raise unknown(_below(key, strange[0]), names)
 
 
+def refitted(node: Mapping[str, Any], values: Mapping[str, Any], key: str) -> Iterator[tuple[str, Any]]:
+    """Changes by which `values`, set for another part under `key`, suit the part of `node`: dotted keys with their
+    value, None where it is left out. What its class does not take goes to the part that it wraps as `first`.
+    """
+    names: Sequence[str] | None = list(values)
+    if "_target_" in node:
+        with contextlib.suppress(ImportError, AttributeError, TypeError, ValueError):  # building it says so
+            names = _names(located(str(node["_target_"])))
+    others = {name: value for name, value in values.items() if name not in (values if names is None else names)}
+    yield from ((_below(key, name), None) for name in others if name in node)
+    known = {name: value for name, value in values.items() if name not in others}
+    if isinstance(first := node.get("first"), dict) and "_target_" in first:
+        known["first"] = {**others, **known.get("first", {})}
+    for name, value in known.items():
+        inner = node.get(name)
+        if isinstance(value, dict):
+            yield from refitted(inner if isinstance(inner, dict) else {}, value, _below(key, name))
+        elif inner != value:
+            yield _below(key, name), value
+
+
 def capability(node: Mapping[str, Any], name: str, default: Any, is_inherited: bool = True) -> Any:
     """A class attribute by which a part declares a capability, such as `is_durable`; else `default`.
 

@@ -13,12 +13,12 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.runner.config import check as settings
-from reflexion_lab.runner.config.build import Config, as_job, plain, suggestion
+from reflexion_lab.runner.config.build import Config, as_job, plain, refitted, suggestion
 from reflexion_lab.runner.config.choices import CONF, is_group
 from reflexion_lab.runner.config.messages import all_messages, is_hydra_error
 from reflexion_lab.runner.config.parts import chat_choices
@@ -39,19 +39,19 @@ def compose(*overrides: str) -> Config:
     overrides = in_full(overrides)
     try:
         if any(override.startswith("hydra") for override in overrides):
-            return _composed(*overrides, *_chat_words(overrides))
+            return _composed(*_completed(_composed(*overrides), overrides))
         with _HYDRA:
             return with_values(OverridesParser.create().parse_overrides(list(overrides)), conf_version())
     except Exception:
         try:
-            return _composed(*overrides, *_chat_words(overrides))  # for Hydra's own message
+            return _composed(*_completed(_composed(*overrides), overrides))  # for Hydra's own message
         except Exception as problem:
             raise with_override_at_fault(problem, overrides) from problem.__cause__
 
 
-def set_without(group: str, *choices: str) -> list[str]:
-    """Keys of `group` that `choices` of an experiment or a preset set, though no choice of the group is made."""
-    return list(_composed(*choices, f"~{group}").get(group) or {})
+def set_without(group: str, *choices: str) -> dict[str, Any]:
+    """Values of `group` that `choices` of an experiment or a preset set, though no choice of the group is made."""
+    return plain(_composed_once(conf_version(), *choices, f"~{group}").get(group) or {}, resolve=False)
 
 
 def with_values(
@@ -60,32 +60,42 @@ def with_values(
     searched: Sequence[str] = (),
     is_group: Callable[[str], bool] = is_group,
 ) -> Config:
-    """The config of `overrides`. Hydra composes once for each choice of groups, which takes 0.2 s; values are set on a
-    copy. A model that only chats gets the parts that `chat_choices` names, unless `overrides` choose others.
+    """The config of `overrides`, completed. Hydra composes once for each choice of groups, which takes 0.2 s; values
+    are set on a copy.
 
     `version`: choices are composed again when it changes. `searched`: overrides of Hydra's search path, in which
     `is_group` looks, too.
     """
     cfg = _with_values(overrides, version, searched, is_group)
-    if chat := _not_chosen(chat_choices(cfg), [override.get_key_element() for override in overrides]):
+    words = [override.input_line or "" for override in overrides]
+    if (full := _completed(cfg, words, searched)) != words:
         from hydra.core.override_parser.overrides_parser import OverridesParser
 
-        overrides = [*overrides, *OverridesParser.create().parse_overrides(chat)]
-        cfg = _with_values(overrides, version, searched, is_group)
+        cfg = _with_values(OverridesParser.create().parse_overrides(full), version, searched, is_group)
     return cfg
 
 
-def _chat_words(overrides: Sequence[str]) -> list[str]:
-    """`chat_choices` for the config that Hydra composes of `overrides`, but for what they choose."""
-    return _not_chosen(chat_choices(_composed(*overrides)), [override.partition("=")[0] for override in overrides])
-
-
-def _not_chosen(choices: Sequence[str], keys: Collection[str]) -> list[str]:
-    return [choice for choice in choices if choice.partition("=")[0] not in keys]
+def _completed(cfg: Config, words: Sequence[str], searched: Sequence[str] = ()) -> list[str]:
+    """The overrides `words` of `cfg` with those that follow from them. A model that only chats gets the parts that
+    `chat_choices` names, unless `words` choose others. What a preset or an experiment sets below a group holds for
+    another option of the group as far as this takes it.
+    """
+    keys = [word.partition("=")[0] for word in words]
+    sets = [word for word in words if re.match(r"\+?(preset|experiment)=", word)]
+    nodes = {key: plain(cfg[key], resolve=False) for key in keys if key in cfg and is_group(key)} if sets else {}
+    changes = [
+        f"~{place}" if value is None else f"++{place}={_quoted(value) if isinstance(value, str) else value}"
+        for key, node in nodes.items()
+        if node and "_target_" in node
+        for place, value in refitted(node, set_without(key, *searched, *sets), key)
+    ]
+    return [*changes, *words, *(choice for choice in chat_choices(cfg) if choice.partition("=")[0] not in keys)]
 
 
 def in_full(overrides: Sequence[str]) -> tuple[str, ...]:
-    """Overrides with `model=PROVIDER/NAME` and `benchmark=FILE` written out, and ++ before `benchmark.fields`."""
+    """Overrides with `model=PROVIDER/NAME`, `benchmark=FILE` and `reflection.enabled=false` written out, and ++ before
+    `benchmark.fields`.
+    """
     return tuple(full for override in overrides for full in _in_full(override))
 
 
@@ -107,6 +117,8 @@ def _in_full(override: str) -> tuple[str, ...]:
         return f"model{package}={served[3] or 'litellm'}", f"{package[1:] or 'model'}.model={_quoted(model)}"
     if _TASKS.fullmatch(bare if bare == override else bare.replace(",", "_")):
         return "benchmark=jsonl", f"benchmark.load.path={_quoted(bare.removeprefix('benchmark='))}"
+    if enabled := re.fullmatch("reflection.enabled=(true|false)", override.lower()):
+        return () if enabled[1] == "true" else ("reflector=none",)
     if _LEFT_OUT.match(override):
         return (f"++{override}",)
     return (re.sub(r"^(?=benchmark\.fields[.=])", "++", override),)  # any field: Hydra knows only those of the file
@@ -169,7 +181,7 @@ def hydra_main(job: Callable[[Config], None], arguments: Sequence[str]) -> None:
 
     words = [word for word in arguments if "=" in word and not word.startswith("-")]
     with contextlib.suppress(Exception):  # Hydra names the problem below
-        arguments = [*arguments, *_chat_words(words)]
+        arguments = [*(each for each in arguments if each not in words), *_completed(_composed(*words), words)]
 
     os.environ["HYDRA_FULL_ERROR"] = "1"  # so that Hydra raises config errors instead of printing them
     sys.argv = ["reflexion-lab run", *arguments]

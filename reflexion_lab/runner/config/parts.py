@@ -7,7 +7,7 @@ import copy
 import functools
 import hashlib
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -466,19 +466,24 @@ def chat_choices(cfg: Config) -> list[str]:
     """Choices that replace parts by which the model continues a file, if it only chats: `actor=single_shot`."""
     if not capability(cfg.model, "only_chats", ""):
         return []
-    actor = plain(cfg.actor, resolve=False)
-    continuing = {"actor": actor, **{f"actor@actor.{key}": node for key, node in actor.items()}}
-    choices = [
-        f"{key}=single_shot"
-        for key, node in continuing.items()
-        if isinstance(node, Mapping) and "_target_" in node and capability(node, "continues_a_file", False)
-    ]
-    if any_node(actor, lambda node: capability(node, "revises", False)) and cfg.reviser.get("style") == "continuation":
-        choices.append("reviser=llm")
+    choices = [f"{place}=single_shot" for place in _continuing("actor", plain(cfg.actor, resolve=False))]
+    reviser = plain(cfg.reviser, resolve=False)
+    if any_node(plain(cfg.actor, resolve=False), lambda node: capability(node, "revises", False)):
+        places = {"reviser": reviser, "reviser@reviser.fallback": reviser.get("fallback") or {}}
+        choices += [f"{place}=llm" for place, node in places.items() if node.get("style") == "continuation"]
     writer = plain(cfg.suite_writer, resolve=False).get("writer")
     if cfg.feedback_source == "self_tests" and isinstance(writer, Mapping) and writer.get("style") == "continuation":
         choices.append("suite_writer=chat")
     return choices
+
+
+def _continuing(key: str, node: Mapping[str, Any]) -> Iterator[str]:
+    """The choices of actors that let their model continue a file: `actor`, `actor@actor.generator`."""
+    if "_target_" in node and capability(node, "continues_a_file", False):
+        yield key if key == "actor" else f"actor@{key}"
+    for name, value in node.items():
+        if isinstance(value, dict):
+            yield from _continuing(f"{key}.{name}", value)
 
 
 def _continues(node: Mapping[str, Any]) -> bool:

@@ -1,0 +1,76 @@
+"""Every preset runs with every reflector and any kind of model by the plain command."""
+
+import json
+
+import pytest
+
+from reflexion_lab.cli import main as cli
+from reflexion_lab.runner.config.choices import options
+from reflexion_lab.runner.config.compose import _composed, compose
+from reflexion_lab.runner.config.grid import cells
+from reflexion_lab.runner.folder.folder import RunFolder
+from tests.builders import TABLES, pairwise
+from tests.studies.small_runs import chat_server
+
+PRESETS = sorted(options("preset"))
+MODELS = {
+    "simulated": ["model=simulated", "model.first=0", "model.repair=0"],
+    "scripted": ["model=scripted", "model.path=script.json"],
+    "openai": ["model=openai", "model.model=tiny", "model.context=4096"],
+    "smollm2": ["model=smollm2"],
+    "gguf": ["model=gguf", "model.path=smollm2", "model.context=2048"],
+}
+REFLECTORS = [*(f"reflector={name}" for name in sorted(options("reflector"))), "reflection.enabled=false"]
+QUICK, LOADED = ("reflector=none", "reflector=rules", "reflection.enabled=false"), ("smollm2", "gguf")
+WORDLESS, SILENT = ("none", "false"), ("rules", "feedback_only", "generic", "quoted", "shuffled")
+"""Reflectors without words, and those with words that make no call."""
+
+
+@pytest.fixture
+def attempts(tmp_path, monkeypatch):
+    """Run two attempts at one task by the command line; returns them."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OPENAI_API_KEY", "planted-key")
+    (tmp_path / "script.json").write_text(
+        json.dumps([{"when": "", "scope": "conversation", "reply": "\n    return None\n"}])
+    )
+    small = ("benchmark.limit=1", "loop.max_attempts=2", "loop.stuck_after=null", "tracker=none", "quiet=true")
+
+    def run(*words, root="runs"):
+        assert cli.main(["run", *words, *small, f"run_root={root}"]) == 0
+        (folder,) = {path.parent for path in (tmp_path / root).glob("*/manifest.json")}
+        return next(iter(RunFolder(folder).attempts.values()))
+
+    return run
+
+
+@pytest.mark.parametrize(("preset", "words", "model"), [
+    pytest.param(preset, words, model, marks=() if is_quick else pytest.mark.slow)
+    for preset, words, model in pairwise(PRESETS, REFLECTORS, [*MODELS])
+    for is_quick in [words in QUICK and model not in LOADED]
+])  # fmt: skip
+def test_a_preset_runs_with_any_reflector_and_any_kind_of_model(attempts, preset, words, model):
+    reflector = words.partition("=")[2]
+    with chat_server(lambda request: {"text": "no program"}) as server:
+        more = [*MODELS[model], *([f"model.base_url={server.url}"] if model == "openai" else [])]
+        if reflector == "shuffled":
+            attempts("benchmark.ids=[basics/2]", *MODELS["simulated"], root="pool")
+            more += ["reflector.pool=[pool]"]
+        loop = attempts(f"preset={preset}", words, *more)
+    assert len(loop) == 2
+    assert {attempt.trajectory.strategy == "critique_revise" for attempt in loop} == {preset == "jido"}
+    assert {attempt.reflection is None for attempt in loop} == {reflector in WORDLESS}
+    is_asked = any(attempt.usage["reflector"].calls for attempt in loop if attempt.reflection)
+    assert is_asked == (reflector not in (*WORDLESS, *SILENT))
+
+
+@pytest.mark.parametrize(("words", "same"), [*TABLES["preset_choices"].items()])
+def test_what_a_preset_sets_below_a_group_holds_for_the_option_that_takes_it(words, same):
+    whole = _composed(*same.split())
+    assert compose(*words.split()) == whole
+    assert next(iter(cells([*words.split(), "seed=0,1"]))).cfg == whole
+
+
+def test_a_value_of_ones_own_that_the_option_does_not_take_is_refused(attempts, capsys):
+    assert cli.main(["run", "preset=openagents", "reflector=none", "reflector.timeout=9", "quiet=true"]) == 2
+    assert "error: reflector.timeout: unknown key" in capsys.readouterr().err
