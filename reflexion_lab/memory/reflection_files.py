@@ -39,8 +39,9 @@ def _misfits(content: dict[str, Any]) -> Iterator[str]:
     for field in msgspec.structs.fields(ReflectionFile):
         if field.name not in content and not field.required:
             continue
+        value: Any = content.get(field.name)
         try:
-            msgspec.convert(value := content.get(field.name), field.type)
+            msgspec.convert(value, field.type)
         except msgspec.ValidationError as problem:
             text, _, place = str(problem).replace("`", "").partition(" - at $")
             for name in re.findall(r"[^.\[\]]+", place):

@@ -207,14 +207,15 @@ def _verdict(evaluation: Evaluation) -> EvaluatorOutput:
         for c in evaluation.failures
     )
     tests = sum(check.kind == "test" for check in evaluation.checks)
-    metrics = {"tests_passed": tests - len(failing.get("test", ())), "tests_total": tests}
+    metrics: dict[str, float] = {"tests_passed": tests - len(failing.get("test", ())), "tests_total": tests}
+    metrics |= {f"{kind}_errors": len(checks) for kind, checks in failing.items() if kind != "test"}
     return EvaluatorOutput(
         evaluation.passed,
         evaluation.verification_type,
         evaluation.reward,
         tuple(VerificationResult(kind, "failed" if texts[kind] else "passed", texts[kind]) for kind in kinds),
         tuple(errors),
-        metrics | {f"{kind}_errors": len(checks) for kind, checks in failing.items() if kind != "test"},
+        metrics,
         evaluation.outcome,
         evaluation.feedback,
         signature(evaluation),

@@ -51,7 +51,7 @@ def compose(*overrides: str) -> Config:
 
 def set_without(group: str, *choices: str) -> dict[str, Any]:
     """Values of `group` that `choices` of an experiment or a preset set, though no choice of the group is made."""
-    return plain(_composed_once(conf_version(), *choices, f"~{group}").get(group) or {}, resolve=False)
+    return dict(plain(_composed_once(conf_version(), *choices, f"~{group}").get(group) or {}, resolve=False))
 
 
 def with_values(
