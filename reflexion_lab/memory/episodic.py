@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import threading
 import time
@@ -11,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequenc
 
 from msgspec.structs import replace
 
+from reflexion_lab.agent.reflectors.evidence import CLASSES, classify_evaluation
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.limits import validated
 from reflexion_lab.memory.lessons.insights import insight_of, with_insight
@@ -37,7 +37,7 @@ from reflexion_lab.records import (
 from reflexion_lab.storage.kinds import filled
 from reflexion_lab.tasks.evaluators.trajectory import summary_of
 from reflexion_lab.text.prompts.render import OVERHEAD
-from reflexion_lab.text.shorten import estimated, line
+from reflexion_lab.text.shorten import estimated, line, percent
 
 
 class NoSharedMemory:
@@ -106,7 +106,7 @@ class EpisodicMemory:
         """The episodes and lessons that the actor reads."""
         own = self.buffer.by_task(task.task_id)
         if not own and self.show_session:
-            self.session = session_of(self.known.past(task), self.session, self.known.last_session(task))
+            self.session = session_of(self.known.past(task), self.session, self.known.last_session(task), self.run_id)
         has_session = self.show_session and self.session.last_evaluation is not None
         searches: list[Search] = []
         before = SEARCHES.set(searches)
@@ -220,9 +220,10 @@ def session_after(session: Session, attempt: Attempt) -> Session:
     reflection = attempt.reflection
     has_words = reflection and (reflection.root_cause or reflection.what_went_wrong or reflection.what_to_change)
     known, before = session.key_insights, session.last_evaluation
+    if reflection and has_words:
+        session = _with_reflection(session, reflection, attempt.evaluation.reward)
     return replace(
         session,
-        reflections=(reflection, *session.reflections)[:NEWEST] if reflection and has_words else session.reflections,
         key_insights=with_insight(known, insight_of(reflection)) if reflection else known,
         last_trajectory_summary=summary_of(attempt.trajectory),
         last_evaluation=attempt.evaluation,
@@ -230,11 +231,22 @@ def session_after(session: Session, attempt: Attempt) -> Session:
     )
 
 
-def session_of(past: Sequence[Episode], session: Session, last: Session | None = None) -> Session:
-    """`session` with earlier runs' episodes of the same task, oldest first, and the verdict of the `last` session."""
+def _with_reflection(session: Session, reflection: Reflection, reward: float, day: str = "") -> Session:
+    """The session with one more reflection."""
+    scores = (f"score {percent(reward)} of 100{day}", *session.scores)[:NEWEST]
+    return replace(session, reflections=(reflection, *session.reflections)[:NEWEST], scores=scores)
+
+
+def session_of(past: Sequence[Episode], session: Session, last: Session | None = None, run_id: str = "") -> Session:
+    """`session` with earlier runs' episodes of the same task, oldest first, and the verdict of the `last` session.
+
+    Episodes of the run `run_id` itself have no day, which could differ if it is resumed.
+    """
     for episode in past:
         if episode.reflection and episode.statements:
-            session = replace(session, reflections=(episode.reflection, *session.reflections)[:NEWEST])
+            is_own = run_id and episode.session_id.startswith(f"{run_id}/")
+            day = "" if is_own else time.strftime(", %Y-%m-%d", time.gmtime(episode.timestamp))
+            session = _with_reflection(session, episode.reflection, episode.reward, day)
             insights = with_insight(session.key_insights, insight_of(episode.reflection))
             session = replace(session, key_insights=insights)
         outcome = episode.metadata.get("outcome", "pass" if episode.passed else "fail")
@@ -242,7 +254,8 @@ def session_of(past: Sequence[Episode], session: Session, last: Session | None =
             passed=episode.passed, outcome=outcome, reward=episode.reward, feedback=episode.test_results
         )
         session = replace(session, last_evaluation=verdict)
-    return replace(last, reflections=session.reflections, key_insights=session.key_insights) if last else session
+    words = {name: getattr(session, name) for name in ("reflections", "scores", "key_insights")}
+    return replace(last, **words) if last else session
 
 
 def session_text(
@@ -259,7 +272,8 @@ def session_text(
     """
     own = [known for known in (selected.episodes if selected else ()) if known.session_id == session.session_id]
     texts = {text for episode in (selected.episodes if selected else ()) for _, text in episode.statements}
-    reflections = [known for known in session.reflections if not {text for _, text in known.statements} <= texts]
+    scored = zip(session.reflections, (*session.scores, *[""] * NEWEST), strict=False)
+    reflections = [pair for pair in scored if not {text for _, text in pair[0].statements} <= texts]
     known = {*texts, *(lessons.insights if lessons else ())}
     insights = [insight for insight in session.key_insights[::-1] if insight not in known]
     parts = [
@@ -278,25 +292,29 @@ def session_text(
 def described_evaluation(evaluation: Evaluation | None, shows_checks: bool = False) -> str:
     """Score (reward × 100, halves rounded up), parts, issues and suggestions, one per line.
 
-    Without issues from the evaluator, the failing checks are listed, or counted by error where the prompt
-    `shows_checks` elsewhere, which also leaves out a line without suggestions.
+    The failing checks are issues, counted by error where the prompt `shows_checks` elsewhere, which also leaves out a
+    line without suggestions. A failure has the suggestion of its class (`reflector=rules`).
     """
     if evaluation is None:
         return "Previous score: N/A\nParts: N/A\nIssues: None\nSuggestions: None"
     components = sorted(evaluation.components.items(), key=lambda part: (PARTS.get(part[0], len(PARTS)), part[0]))
-    parts = ", ".join(f"{name.replace('_', ' ')} {_percent(part)} %" for name, part in components)
-    issues, failing = list(evaluation.issues), evaluation.failures
-    if not issues and failing and shows_checks:
+    parts = ", ".join(f"{_words(name)} {percent(part)} %" for name, part in components)
+    failing, suggestions, outcome = evaluation.failures, list(evaluation.suggestions), _words(evaluation.outcome)
+    if shows_checks:
         kinds = Counter(check.error_type or check.outcome for check in failing)
         issues = [f"{kind} in {n} of {len(evaluation.checks)} checks" for kind, n in kinds.items()]
-    elif not issues and failing:
+    else:
         issues = [f"{check.name}: {check.message or check.error_type or check.outcome}" for check in failing]
-    elif not issues and not evaluation.passed:
-        issues = [evaluation.feedback.partition("\n")[0] or evaluation.outcome.replace("_", " ")]
-    lines = [f"Previous score: {_percent(evaluation.reward)} of 100", f"Parts: {parts or 'N/A'}"]
+    if failing or evaluation.outcome == "extraction_failed":
+        category, check = classify_evaluation(evaluation)
+        suggestions.insert(0, CLASSES[category].action.format(evidence=f"`{check.name}`" if check else outcome))
+    issues += evaluation.issues
+    if not issues and not evaluation.passed:
+        issues = [evaluation.feedback.partition("\n")[0] or outcome]
+    lines = [f"Previous score: {percent(evaluation.reward)} of 100", f"Parts: {parts or 'N/A'}"]
     lines.append(f"Issues: {_listed(issues)}")
-    if evaluation.suggestions or not shows_checks:
-        lines.append(f"Suggestions: {_listed(evaluation.suggestions)}")
+    if suggestions or not shows_checks:
+        lines.append(f"Suggestions: {_listed(suggestions)}")
     return "\n".join(lines)
 
 
@@ -306,15 +324,19 @@ def described_insights(insights: Sequence[str]) -> str:
     return "\n".join(lines) or "No key insights yet."
 
 
-def described_reflections(reflections: Sequence[Reflection]) -> str:
-    """Four lines each."""
-    entries = [
-        f"Reflection on attempt {reflection.about_attempt} (confidence {_percent(reflection.confidence)} %)\n"
-        f"- Root cause: {line(reflection.root_cause, ENTRY_CHARS)}\n"
-        f"- What went wrong: {line(reflection.what_went_wrong, ENTRY_CHARS)}\n"
-        f"- What to change: {line(reflection.what_to_change, ENTRY_CHARS)}"
-        for reflection in reflections
-    ]
+def described_reflections(reflections: Iterable[tuple[Reflection, str]]) -> str:
+    """Four or five lines each, with the score of its attempt."""
+    entries = []
+    for reflection, score in reflections:
+        about = ", ".join(filter(None, [score, f"confidence {percent(reflection.confidence)} %"]))
+        worked = [f"- What worked: {line(reflection.what_worked, ENTRY_CHARS)}"] if reflection.what_worked else []
+        lines = [
+            *worked,
+            f"- Root cause: {line(reflection.root_cause, ENTRY_CHARS)}",
+            f"- What went wrong: {line(reflection.what_went_wrong, ENTRY_CHARS)}",
+            f"- What to change: {line(reflection.what_to_change, ENTRY_CHARS)}",
+        ]
+        entries.append("\n".join([f"Reflection on attempt {reflection.about_attempt} ({about})", *lines]))
     return "\n".join(entries) or "No previous reflections (this is the first attempt)."
 
 
@@ -323,9 +345,8 @@ def _listed(entries: Sequence[str]) -> str:
     return "; ".join([*(line(entry, ENTRY_CHARS) for entry in entries[:NAMED]), *more]) or "None"
 
 
-def _percent(share: float) -> int:
-    # Inner rounding, since 100 * 0.285 is 28.499999999999996.
-    return math.floor(round(100 * share, 6) + 0.5)
+def _words(name: str) -> str:
+    return name.replace("_", " ")
 
 
 DEFAULT_EPISODES = 1000

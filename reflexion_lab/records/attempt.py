@@ -381,6 +381,7 @@ class Reflection(Record, frozen=True, kw_only=True):
     def statements(self) -> tuple[tuple[str, str], ...]:
         """Labels and texts for the retry, in order, without empty texts and repetitions."""
         labelled = (
+            ("What worked", self.what_worked),
             ("Root cause", self.root_cause),
             ("What went wrong", self.what_went_wrong),
             ("What to change", self.what_to_change),

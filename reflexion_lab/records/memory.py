@@ -117,6 +117,8 @@ class Session(Record, frozen=True, kw_only=True):
     session_id: str
     reflections: tuple[Reflection, ...] = ()
     """The newest five, newest first."""
+    scores: tuple[str, ...] = ()
+    """Score and, of an earlier run, day of their attempts: `score 81 of 100, 2026-11-27`."""
     key_insights: tuple[str, ...] = ()
     """At most twenty, oldest first."""
     last_trajectory_summary: str = ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import re
 
 
@@ -22,6 +23,11 @@ def line(text: str, chars: int, mark: str = "…") -> str:
 def number_of(n: int, noun: str) -> str:
     """`1 task`, `2 tasks`, `1,204 tasks`."""
     return f"{n:,} {noun}{'s' * (n != 1)}"
+
+
+def percent(share: float) -> int:
+    """`share` of 1 in percent, halves rounded up."""
+    return math.floor(round(100 * share, 6) + 0.5)  # 100 * 0.285 is 28.499999999999996
 
 
 def bounded(text: str, chars: int) -> str:

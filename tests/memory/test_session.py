@@ -81,7 +81,7 @@ def test_the_next_prompt_can_carry_all_that_the_session_knows():
         "Suggestions: add tests",
         "Turns: 8, Tools: write_file, execute_command, Status: complete",
         "1. insight 2\n2. insight 1",
-        "Reflection on attempt 2 (confidence 50 %)\n- Root cause: cause 2\n- What went wrong: wrong 2\n",
+        "Reflection on attempt 2 (score 66 of 100, confidence 50 %)\n- Root cause: cause 2\n- What went wrong: wrong 2",
         "- What to change: change 1",
     ):
         assert expected in text
@@ -99,24 +99,36 @@ def test_the_score_is_a_hundredfold_reward_with_halves_rounded_up(reward, score)
 def test_failing_checks_stand_for_issues_that_no_evaluator_named():
     checks = (Check(name="assert f(1)", outcome="pass"), Check(name="assert f(2)", outcome="fail", message="got 3"))
     text = described_evaluation(Evaluation(passed=False, outcome="fail", reward=0.5, checks=checks))
-    assert "Issues: assert f(2): got 3\nSuggestions: None" in text
+    assert "Issues: assert f(2): got 3\nSuggestions: Trace this by hand" in text
+    assert text.endswith("and correct that step: `assert f(2)`")
 
 
 @pytest.mark.parametrize(
-    ("evaluation", "issues"),
+    ("evaluation", "issues", "suggestion"),
     [
-        ({"checks": [("fail", "ValueError"), ("fail", "ValueError"), ("pass", "")]}, "ValueError in 2 of 3 checks"),
-        ({"checks": [("fail", "AssertionError"), ("timeout", "")]}, "AssertionError in 1 of 2 checks; timeout in 1"),
-        ({"outcome": "extraction_failed"}, "extraction failed"),
-        ({"feedback": "0 of 2 tests passed. Failing:\n- assert"}, "0 of 2 tests passed. Failing:"),
-        ({"outcome": "pass", "passed": True}, "None"),
+        (
+            {"checks": [("fail", "ValueError"), ("fail", "ValueError"), ("pass", "")]},
+            "ValueError in 2 of 3 checks",
+            "Check what reaches the failing operation: `c`",
+        ),
+        ({"checks": [("fail", ""), ("timeout", "")]}, "fail in 1 of 2 checks; timeout in 1", "Trace this by hand"),
+        ({"outcome": "extraction_failed"}, "extraction failed", "Give the whole function: extraction failed"),
+        ({"feedback": "0 of 2 tests passed. Failing:\n- assert"}, "0 of 2 tests passed. Failing:", ""),
+        ({"outcome": "pass", "passed": True}, "None", ""),
+        ({"issues": ("slow",), "suggestions": ("plan",)}, "slow\nSuggestions: plan", "plan"),
+        (
+            {"issues": ("slow",), "suggestions": ("plan",), "checks": [("timeout", "")]},
+            "timeout in 1 of 1 checks; slow",
+            "Find the loop that does not finish here, and bound it: `c`; plan",
+        ),
     ],
 )
-def test_no_failure_is_without_issues_beside_the_checks_themselves(evaluation, issues):
+def test_no_failure_is_without_issues_beside_the_checks_themselves(evaluation, issues, suggestion):
     checks = [Check(name="c", outcome=outcome, error_type=error) for outcome, error in evaluation.pop("checks", ())]
     fields = {"passed": False, "outcome": "fail", "reward": 0.5, "checks": tuple(checks)} | evaluation
     text = described_evaluation(Evaluation(**fields), shows_checks=True)
-    assert f"\nIssues: {issues}" in text and "Suggestions" not in text
+    assert f"\nIssues: {issues}" in text
+    assert f"\nSuggestions: {suggestion}" in text if suggestion else "Suggestions" not in text
 
 
 def test_many_issues_are_cut_and_counted():

@@ -1,5 +1,9 @@
 """What the bot's document promises, through the user's door."""
 
+import re
+
+import pytest
+
 import reflexion_lab as rl
 from reflexion_lab.cli.main import main
 
@@ -12,13 +16,38 @@ def prompts(run):
     ]
 
 
-def test_a_second_run_reads_the_session_that_the_first_one_stored(tmp_path, monkeypatch):
+@pytest.fixture
+def bot(tmp_path, monkeypatch):
+    """Runs the bot with a model whose programs all raise a ValueError; returns the run."""
     monkeypatch.chdir(tmp_path)
-    first, second = (rl.run(*SMALL, "actor=single_shot", quiet=True) for _ in range(2))
+    return lambda *overrides: rl.run(*SMALL, *overrides, quiet=True)
+
+
+def test_a_second_run_reads_the_session_that_the_first_one_stored(bot):
+    first, second = bot(), bot()
     for (*_, last), (again, after, *_) in zip(prompts(first), prompts(second), strict=True):
         lines = [line for line in last.splitlines() if line.startswith(("Parts: ", "Previous trajectory: "))]
         assert len(lines) == 2
         assert {*lines, "Progress: no better than the attempt before"} < {*again.splitlines()}
         assert "Issues: assert " in again
+        assert "Suggestions: Check what reaches the failing operation: `assert " in again
         assert "Progress: no better than the attempt before" in after  # than the last of the run before
     assert main(["bundle", str(second.path), "-o", "second.zip"]) == main(["replay", "second.zip"]) == 0
+
+
+def test_each_reflection_says_what_worked_and_has_its_score_and_day(bot):
+    _, second, third = prompts(bot())[0]
+    for text, n in (("Attempt 1, score 81 of 100:\n", 1), ("Attempt 2, score 81 of 100:\n", 0)):
+        assert (second.count(text), third.count(text)) == (n, 1)
+    assert third.count("What worked: the signature\nRoot cause: ") == 2
+    (again, *_), *_ = prompts(bot())
+    assert re.search(r"attempt 3 \(score 81 of 100, \d{4}-\d\d-\d\d, confidence 50 %\)\n- What worked: the s", again)
+
+
+def test_the_printed_score_is_the_trajectorys_and_quality_sees_errors(bot):
+    run = bot()
+    *_, third = prompts(run)[0]
+    parts = run.attempts(min(run.task_ids))[1].evaluation.components
+    assert (parts["task_completion"], parts["code_quality"], parts["efficiency"]) == (1, 0.4, 0.95)
+    assert "Previous score: 81 of 100\nParts: tests 0 %, task completion 100 %, code quality 40 %, " in third
+    assert "Issues: ValueError in 2 of 2 checks\nSuggestions: Check what reaches" in third

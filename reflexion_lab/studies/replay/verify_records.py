@@ -20,6 +20,7 @@ from reflexion_lab.records import (
     OUTCOMES,
     Attempt,
     Beginning,
+    Check,
     Evaluation,
     Grade,
     Manifest,
@@ -253,10 +254,10 @@ def _implied(evaluation: Evaluation, trajectory: Trajectory, evaluator: object) 
             fields = {"components": parts, "reward": weighted_mean(weights, parts)}
             return _of_outcomes(by_kind["test"]) | fields
         case "trajectory.TrajectoryHeuristics":
-            score = _score(trajectory, values)
+            score = _score(trajectory, values, ())
             return {field: getattr(score, field) for field in ("passed", "outcome", "reward", "components")}
         case "trajectory.WithTrajectory":
-            score = _score(trajectory, values.get("trajectory", {}))
+            score = _score(trajectory, values.get("trajectory", {}), evaluation.checks)
             own = {name: share for name, share in evaluation.components.items() if name not in score.components}
             implied = _implied(replace(evaluation, components=own), trajectory, values.get("evaluator"))
             weight = float(values.get("tests_weight", 0.5)) if own else 0.0
@@ -272,9 +273,9 @@ def _of_outcomes(outcomes: Sequence[str]) -> dict[str, Any]:
     return {"passed": outcome == "pass", "outcome": outcome, "reward": float(not failing)}
 
 
-def _score(trajectory: Trajectory, values: Mapping[str, Any]) -> Evaluation:
+def _score(trajectory: Trajectory, values: Mapping[str, Any], checks: Sequence[Check]) -> Evaluation:
     heuristics = TrajectoryHeuristics(**{name: value for name, value in values.items() if not name.startswith("_")})
-    return heuristics.evaluate(Task(task_id="", prompt="", entry_point=""), trajectory)
+    return heuristics.evaluate(Task(task_id="", prompt="", entry_point=""), trajectory, checks)
 
 
 def metrics(folder: Path, log: Log) -> Finding:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 
 from msgspec.structs import replace
 
 from reflexion_lab.limits import Count, NotNegative, Share, validated
 from reflexion_lab.protocols import Evaluator
-from reflexion_lab.records import UNKNOWN, Evaluation, Task, Trajectory
+from reflexion_lab.records import UNKNOWN, Check, Evaluation, Task, Trajectory
 from reflexion_lab.tasks.evaluators.combined import check_weights
+from reflexion_lab.text.replies.syntax import Parser
 
 PASSABLE = 50
 """A lower score suggests an escalation."""
@@ -30,7 +32,8 @@ class TrajectoryHeuristics:
     -----
     Each part and the score range from 0 to 100; `components` and `reward` are divided by 100, `feedback` explains
     them. Task completion: 100 complete, 20 stuck, else 60 if a tool or file was used, else 30. Code quality by errors
-    per turn: none 100, below 0.2 80, below 0.4 60, else 40. Efficiency: 100 - 50 * turns / max_turns - 10 * errors,
+    per turn, or by the share of the checks that ended in an error, the lower of the two: none 100, below 0.2 80, below
+    0.4 60, else 40; 40 also for a program that is not Python. Efficiency: 100 - 50 * turns / max_turns - 10 * errors,
     clipped to 20..100; 20 if max_turns is 0. Halves are rounded up.
 
     A single reply is one turn; a stuck turn counts as an error even if it reports none. A trajectory without turns and
@@ -49,10 +52,13 @@ class TrajectoryHeuristics:
         self.weights = {"task_completion": task_completion, "code_quality": code_quality, "efficiency": efficiency}
         check_weights(self.weights)
 
-    def evaluate(self, task: Task, trajectory: Trajectory) -> Evaluation:
+    def evaluate(self, task: Task, trajectory: Trajectory, checks: Sequence[Check] = ()) -> Evaluation:
+        """The score. `checks`: of the program, if it was tested."""
+        raised = sum(check.kind == "test" and check.outcome not in ("pass", "fail") for check in checks)
+        quality = min(code_quality(errors_of(trajectory), turns_of(trajectory)), code_quality(raised, len(checks)))
         parts = {
             "task_completion": Fraction(task_completion(trajectory)),
-            "code_quality": Fraction(code_quality(errors_of(trajectory), turns_of(trajectory))),
+            "code_quality": Fraction(quality if is_python(trajectory) else code_quality(1, 1)),
             "efficiency": efficiency(errors_of(trajectory), turns_of(trajectory), self.max_turns),
         }
         if not turns_of(trajectory):
@@ -88,7 +94,8 @@ class WithTrajectory:
         self.tests_weight = tests_weight
 
     def evaluate(self, task: Task, trajectory: Trajectory) -> Evaluation:
-        tests, score = self.evaluator.evaluate(task, trajectory), self.trajectory.evaluate(task, trajectory)
+        tests = self.evaluator.evaluate(task, trajectory)
+        score = self.trajectory.evaluate(task, trajectory, tests.checks)
         own = tests.components or ({} if tests.outcome in UNKNOWN else {"tests": tests.pass_rate})
         weight = self.tests_weight if own else 0.0
         return replace(
@@ -109,6 +116,11 @@ def code_quality(errors: int, turns: int) -> int:
     if not errors:
         return 100
     return 80 if 5 * errors < turns else 60 if 5 * errors < 2 * turns else 40
+
+
+def is_python(trajectory: Trajectory) -> bool:
+    """Whether the program can be parsed; True without one."""
+    return not trajectory.solution.strip() or Parser().parse(trajectory.solution) is not None
 
 
 def efficiency(errors: int, turns: int, max_turns: int) -> Fraction:
@@ -150,6 +162,7 @@ def issues_of(trajectory: Trajectory) -> tuple[str, ...]:
         NO_OUTPUT: not output,
         "The attempt failed: the actor got stuck": trajectory.status == "stuck",
         f"{errors} errors in {turns} turns": errors > 0,
+        "The program is not valid Python": not is_python(trajectory),
         f"High turn count: {turns}": turns > MANY_TURNS,
     }
     return tuple(issue for issue, holds in issues.items() if holds)

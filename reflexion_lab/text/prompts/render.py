@@ -35,7 +35,7 @@ from reflexion_lab.records import (
 )
 from reflexion_lab.text.replies.extract import Extraction, Reader, extract
 from reflexion_lab.text.replies.syntax import Parser
-from reflexion_lab.text.shorten import cut, estimated, line
+from reflexion_lab.text.shorten import cut, estimated, line, percent
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -47,6 +47,7 @@ _LEAST_NEEDED_FIRST = (
     *_OF_EPISODE,
     *_LISTS,
     "key_insight",
+    "what_worked",
     "what_went_wrong",
     "root_cause",
     "what_to_change",
@@ -336,7 +337,7 @@ def sentences(texts: Iterable[str], chars: int) -> str:
     return " ".join(text if text[-1] in ".!?…" else f"{text}." for text in lines if text)
 
 
-FILTERS = {filter.__name__: filter for filter in (cut, line, fenced, quoted, commented, sentences, program)}
+FILTERS = {filter.__name__: filter for filter in (cut, line, fenced, quoted, commented, sentences, percent, program)}
 
 
 Style = Literal["chat", "continuation"]

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reflexion_lab.records import Step, Task, Trajectory
+from reflexion_lab.records import Check, Step, Task, Trajectory
 from reflexion_lab.tasks.evaluators.trajectory import TrajectoryHeuristics, summary_of
 
 TASK = Task(task_id="own/t", prompt="", entry_point="f")
@@ -43,6 +43,20 @@ def test_scores_follow_the_table(trajectory, max_turns, parts, score):
     assert tuple(100 * part for part in evaluation.components.values()) == pytest.approx(parts)
     assert evaluation.reward == score / 100
     assert evaluation.feedback.startswith(f"Score {score} of 100: task completion {parts[0]} %")
+
+
+@pytest.mark.parametrize(
+    ("solution", "outcomes", "quality"),
+    [
+        ("x = 1", ["fail"] * 3, 1), ("x = 1", ["error"] * 3, 0.4), ("x = 1", ["pass"] * 5 + ["timeout"], 0.8),
+        ("x = 1", ["pass", "pass", "error"], 0.6), ("x = ", [], 0.4), ("x = ", ["error"], 0.4), ("x = 1", [], 1),
+    ],
+)  # fmt: skip
+def test_code_quality_sees_checks_that_raised_and_syntax(solution, outcomes, quality):
+    checks = [Check(name="c", outcome=outcome) for outcome in outcomes]
+    evaluation = TrajectoryHeuristics().evaluate(TASK, turned(1, solution=solution), checks)
+    assert evaluation.components["code_quality"] == quality
+    assert ("The program is not valid Python" in evaluation.issues) == (solution == "x = ")
 
 
 def test_issues_and_suggestions_follow_what_went_wrong():
