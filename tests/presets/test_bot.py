@@ -51,3 +51,15 @@ def test_the_printed_score_is_the_trajectorys_and_quality_sees_errors(bot):
     assert (parts["task_completion"], parts["code_quality"], parts["efficiency"]) == (1, 0.4, 0.95)
     assert "Previous score: 81 of 100\nParts: tests 0 %, task completion 100 %, code quality 40 %, " in third
     assert "Issues: ValueError in 2 of 2 checks\nSuggestions: Check what reaches" in third
+
+
+@pytest.mark.parametrize(
+    ("words", "strategy"), [("", "chain_of_thought"), ("actor=single_shot", "single_shot"), ("actor=react", "react")]
+)
+def test_the_actor_thinks_step_by_step_unless_another_is_chosen(bot, words, strategy):
+    run = bot(*words.split(), "benchmark.limit=1", "loop.max_attempts=1")
+    (attempt,) = run.attempts(*run.task_ids)
+    assert attempt.trajectory.strategy == strategy
+    base = rl.compose("preset=bot", *words.split()).actor  # for SmolLM2
+    assert base._target_.split(".")[-2] == strategy
+    assert words or base.style == "continuation"

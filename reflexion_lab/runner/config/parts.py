@@ -466,7 +466,7 @@ def chat_choices(cfg: Config) -> list[str]:
     """Choices that replace parts by which the model continues a file, if it only chats: `actor=single_shot`."""
     if not capability(cfg.model, "only_chats", ""):
         return []
-    choices = [f"{place}=single_shot" for place in _continuing("actor", plain(cfg.actor, resolve=False))]
+    choices = [*_chatting("actor", plain(cfg.actor, resolve=False))]
     reviser = plain(cfg.reviser, resolve=False)
     if any_node(plain(cfg.actor, resolve=False), lambda node: capability(node, "revises", False)):
         places = {"reviser": reviser, "reviser@reviser.fallback": reviser.get("fallback") or {}}
@@ -477,13 +477,16 @@ def chat_choices(cfg: Config) -> list[str]:
     return choices
 
 
-def _continuing(key: str, node: Mapping[str, Any]) -> Iterator[str]:
-    """The choices of actors that let their model continue a file: `actor`, `actor@actor.generator`."""
-    if "_target_" in node and capability(node, "continues_a_file", False):
-        yield key if key == "actor" else f"actor@{key}"
+def _chatting(key: str, node: Mapping[str, Any]) -> Iterator[str]:
+    """Choices in place of actors that let their model continue a file: `actor=react`, `actor@actor.generator=…`."""
+    place, target = key if key == "actor" else f"actor@{key}", str(node.get("_target_", ""))
+    if target and capability(node, "continues_a_file", False):
+        yield f"{place}=single_shot"
+    elif node.get("style") == "continuation" and target.startswith("reflexion_lab.agent.actors."):
+        yield f"{place}={target.split('.')[-2]}"
     for name, value in node.items():
         if isinstance(value, dict):
-            yield from _continuing(f"{key}.{name}", value)
+            yield from _chatting(f"{key}.{name}", value)
 
 
 def _continues(node: Mapping[str, Any]) -> bool:
