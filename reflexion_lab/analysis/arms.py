@@ -13,6 +13,7 @@ from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats import clusters
 from reflexion_lab.analysis.stats.bootstrap import interval
 from reflexion_lab.analysis.stats.intervals import PAIRED, WILSON, Estimate
+from reflexion_lab.analysis.stats.permutation import mean_pass_at_k
 from reflexion_lab.errors import DataError
 from reflexion_lab.loop.selection import submitted_at
 from reflexion_lab.records import Attempt, Grade
@@ -149,6 +150,17 @@ class Arm:
     def share(self, verdicts: Mapping[Case, bool]) -> Estimate:
         """Share of `verdicts` that passed, with an interval by `share_method`."""
         return interval(self.by_cluster(verdicts))
+
+    def pass_at(self, k: int) -> Estimate:
+        """pass@k; the first attempts of its seeds are the independent draws of a task.
+
+        Raises ConfigError: `k` is below 1, or a task has fewer draws.
+        """
+        draws: dict[str, list[bool]] = {}
+        for case, passed in self.verdicts(1).items():
+            draws.setdefault(case.task_id, []).append(passed)
+        samples, places = [(len(own), sum(own)) for own in draws.values()], clusters.places(draws, self.clusters)
+        return mean_pass_at_k(samples, k, clusters=[places[task_id] for task_id in draws])
 
     @property
     def share_method(self) -> str:

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from reflexion_lab.analysis.report.cells import line
-from reflexion_lab.cli.place import Commands, add_command, add_flag, add_json, add_runs, chosen, out_folder
+from reflexion_lab.analysis.report.cells import estimate, line
+from reflexion_lab.cli.place import Commands, add_command, add_flag, add_json, add_runs, chosen, out_folder, positive
 from reflexion_lab.cli.sheets import say, say_json
 from reflexion_lab.errors import ConfigError, DataError, FolderError
 from reflexion_lab.io.files import writable
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 WIDTH = 100
 """Minimum width of the tables, in characters."""
 MORE = "all tables: --full   meaning of the columns: --explain"
+DRAWS = "In %, with 95 % intervals, of first attempts: the seeds are the draws, which need a temperature above 0."
 COMPARED = ("baseline", "by", "unit", "margin", "figures", "no_captions", "bundles")
 """Options of a comparison."""
 SMALL = 1_000_000
@@ -34,6 +35,8 @@ def add(commands: Commands) -> None:
     _add_runs(sub)
     sub.add_argument("--csv", metavar="FILE", help="also write the table to FILE, with shares in [0, 1]")
     add_flag(sub, "--full", "print all tables")
+    text = "print pass@K of the first attempts of K seeds or more, the draws of a task"
+    sub.add_argument("--pass-at", metavar="K", type=positive, help=text)
     add_flag(sub, "--explain", "print the meaning of the columns")
     add_json(sub)
     text = "write what `compare` prints as Markdown, HTML and LaTeX, with figures and the numbers behind them"
@@ -74,8 +77,8 @@ def compare(options: argparse.Namespace) -> None:
             try:
                 _compare(options, group)
             except (ConfigError, DataError, FolderError) as problem:
+                print(f"{group[0].manifest.benchmark}: {problem if problems else 'not compared, for the error below'}")
                 problems.append(problem)
-                print(f"{group[0].manifest.benchmark}: {problem}")
         if problems:
             raise problems[0]
     else:
@@ -95,17 +98,24 @@ def _of_benchmarks(runs: Sequence[RunFolder]) -> list[list[RunFolder]]:
 def _compare(options: argparse.Namespace, runs: Sequence[RunFolder] | None) -> None:
     from rich.console import Console
 
+    from reflexion_lab.analysis.figures.drawing import readable
     from reflexion_lab.analysis.report import documents
     from reflexion_lab.analysis.report.comparison import exclusions, sheets, warnings
     from reflexion_lab.analysis.report.screen import comparison_screen, folded
-    from reflexion_lab.analysis.report.sheets import as_table
+    from reflexion_lab.analysis.report.sheets import Sheet, as_table
 
-    _, comparison = read(options, runs)
+    arms, comparison = read(options, runs)
+    draws = {arm.label: arm.pass_at(options.pass_at) for arm in arms if options.pass_at}
     if options.csv:
         with writable("--csv", options.csv, "a file (.csv) in a folder that exists"):
             documents.write_rows(Path(options.csv), documents.rows(comparison))
     if options.json:
-        say_json(documents.builtins(comparison))
+        say_json(documents.builtins(comparison) | ({"pass_at": draws} if draws else {}))
+    elif draws:
+        short = list(readable(arms).values())
+        rows = tuple((arm.label, estimate(value)) for arm, value in zip(short, draws.values(), strict=True))
+        columns_of = "arm", f"pass@{options.pass_at} [95 %]"
+        Console().print(as_table(Sheet(title="", columns=columns_of, rows=rows, caption=f"{DRAWS} {short[0].shared}")))
     elif options.explain:
         for sheet in sheets(comparison):
             text = folded(f"{sheet.caption} {sheet.method}", min(columns(), 100) - 2)

@@ -62,20 +62,9 @@ class Compared(NamedTuple):
         >>> rl.compare(sweep).pass_at_k(2)["pass_at_k"].tolist()
         [0.75, 0.75]
         """
-        import numpy as np
         import pandas as pd
 
-        from reflexion_lab.analysis.stats.clusters import places
-        from reflexion_lab.analysis.stats.permutation import mean_pass_at_k
-
-        estimates = {}
-        for arm in self.arms:
-            outcomes = arm.outcomes(arm.verdicts(1))
-            draws, passed = np.isfinite(outcomes).sum(axis=1), np.nansum(outcomes, axis=1)
-            samples = [(int(n), int(c)) for n, c in zip(draws, passed, strict=True)]
-            clusters = list(places(arm.tasks, arm.clusters).values())
-            estimates[arm.label] = mean_pass_at_k(samples, k, clusters=clusters)
-        rows = [(arm, k, estimate.value, estimate.low, estimate.high) for arm, estimate in estimates.items()]
+        rows = [(arm.label, k, each.value, each.low, each.high) for arm in self.arms for each in [arm.pass_at(k)]]
         return pd.DataFrame(rows, columns=["arm", "k", "pass_at_k", "low", "high"])
 
     def __repr__(self) -> str:

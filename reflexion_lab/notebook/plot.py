@@ -64,7 +64,7 @@ def curves(*runs: object, ax: Axes | None = None, caption: bool = True) -> Axes:
     >>> axes.get_xlabel()
     'loop cut at attempt'
     """
-    return _drawn("curves", _curves.drawing(_arms(runs)), ax, caption)
+    return _drawn("curves", _curves.drawing(_arms(runs), is_single=ax is not None), ax, caption)
 
 
 def budgets(*runs: object, unit: Unit = "tokens", ax: Axes | None = None, caption: bool = True) -> Axes:

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 
 import pytest
 
@@ -34,15 +35,21 @@ def test_the_table_is_that_of_the_command(four, tmp_path):
     assert pd.isna(comparison.table.loc[0, "as_run_difference"])
 
 
-def test_pass_at_k_draws_the_first_attempts_of_the_seeds(write_run):
+def test_pass_at_k_draws_the_first_attempts_of_the_seeds(write_run, tmp_path, capsys):
     both, none = {"a": [RIGHT], "b": [WRONG, RIGHT]}, {"a": [WRONG, RIGHT], "b": [WRONG]}
     first = {7: both, 8: none, 9: both}
-    comparison = compare([write_run(verdicts, seed=seed, name=str(seed)) for seed, verdicts in first.items()])
+    folders = [write_run(verdicts, seed=seed, name=str(seed)) for seed, verdicts in first.items()]
+    comparison, runs = compare(folders), [str(folder.path) for folder in folders]
     assert [comparison.pass_at_k(k).pass_at_k[0] for k in (1, 2, 3)] == pytest.approx([1 / 3, 1 / 2, 1 / 2])
     (row,) = comparison.pass_at_k(2).to_dict("records")
     assert row["low"] <= row["pass_at_k"] <= row["high"]
     with pytest.raises(ValueError, match="k: got 4 of n = 3"):
         comparison.pass_at_k(4)
+    assert main(["compare", *runs, "--pass-at", "2"]) == 0
+    text = f"{100 * row['pass_at_k']:.1f} [{100 * row['low']:.1f}, {100 * row['high']:.1f}]"
+    assert text in capsys.readouterr().out
+    assert main(["compare", *runs, "--pass-at", "2", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["pass_at"][row["arm"]]["value"] == row["pass_at_k"]
 
 
 def test_it_shows_warnings_first_and_obeys_nobodys_name(four):

@@ -171,8 +171,10 @@ class OpenAIModel:
             error = self._error(listing.problem, self._retries)
             error.hint = "without a server, cache.mode=replay-only has the recorded replies"
             raise error
-        if listing.problem and not earlier and pause(listing.problem, 0) is not None:
-            reason = f"the list of models of {self._place} was not read ({self._shown(str(listing.problem))[:100]})"
+        is_passing = listing.problem is not None and pause(listing.problem, 0) is not None
+        if not earlier and (is_passing or not listing.is_list):
+            why = self._shown(str(listing.problem or "the answer is no list"))
+            reason = f"the list of models of {self._place} was not read ({why[:100]})"
             lost = "replies recorded by runs that did read it are asked for again, and new ones are not constrained"
             warnings.warn(f"{reason}: {lost}; once the server is well, start anew", stacklevel=2)
         alike = [served for served in listing.models if any(is_same(name, served.name) for name in names)]

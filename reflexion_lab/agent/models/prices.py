@@ -325,7 +325,8 @@ class Meter:
         next_call = str(Spending(*most[:3])).removesuffix(", 0 s")
         more = "" if cap == "seconds" else f"; the next call may take {next_call}"
         raised = f"caps.{cap}={2 * max(limit, needed):.6g}"
-        text = f"caps.{cap}={limit:g} is reached: spent so far {spent}{more}; finished work is kept. To continue, "
+        state = "is reached" if getattr(spent, cap) >= limit else "allows no further call"
+        text = f"caps.{cap}={limit:g} {state}: spent so far {spent}{more}; finished work is kept. To continue, "
         return f"{text}raise it, such as {raised}", raised
 
 

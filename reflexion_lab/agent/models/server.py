@@ -29,6 +29,8 @@ class Listing(NamedTuple):
     """The answer to `GET /models`; without models if it is no list."""
 
     models: tuple[Served, ...] = ()
+    is_list: bool = True
+    """False for an answer in another form: the page of a proxy, say."""
     is_alone: bool = False
     """Whether the server has one model, which answers to any name. The models of Ollama are those it could load."""
     problem: Exception | None = None
@@ -63,11 +65,12 @@ def _read(text: str) -> Listing:
     try:
         body = msgspec.json.decode(text)
     except (ValueError, RecursionError):
-        return Listing()
+        body = ""
     rows = body.get("data") if isinstance(body, dict) else body
-    rows = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+    is_list = isinstance(rows, list)
+    rows = [row for row in rows if isinstance(row, dict)] if is_list else []
     models = tuple(_model(row["id"], row) for row in rows if isinstance(row.get("id"), str))
-    return Listing(models, is_alone=len(models) == 1 and models[0].owner != "library")
+    return Listing(models, is_list, is_alone=len(models) == 1 and models[0].owner != "library")
 
 
 def _model(name: str, row: dict[str, Any]) -> Served:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.comparison.budgets import Spot, accuracy_by_spending, is_known
 from reflexion_lab.analysis.figures import style as styles
-from reflexion_lab.analysis.figures.drawing import FEW, Drawing, brief, facts, figure, share_methods
+from reflexion_lab.analysis.figures.drawing import FEW, Drawing, facts, figure, share_methods
 from reflexion_lab.analysis.figures.style import INK, Style, frame, look
 from reflexion_lab.analysis.stats.matching import hull
 
@@ -71,7 +71,7 @@ def drawing(arms: Sequence[Arm], units: Sequence[str] = tuple(LABELS)) -> Drawin
         for arm, own in by_arm.items()
         for spot in own
     ]
-    text = f"{facts(arms)} 95 % intervals of whole loops: {brief(share_methods(arms))}. Dashed: convex hull."
+    text = f"{facts(arms)} 95 % intervals of whole loops: {share_methods(arms)}. Dashed: convex hull."
     text += _missing(spots)
     method = (
         "Each line is an arm cut at attempt 1, 2, ...; the large mark is the whole loop. 95 % intervals: "

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
 from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.figures import style as styles
-from reflexion_lab.analysis.figures.drawing import FEW, Drawing, brief, facts, figure, share_methods
+from reflexion_lab.analysis.figures.drawing import CROWDED, FEW, Drawing, facts, figure, share_methods
+from reflexion_lab.analysis.figures.heat_map import config, key_name, swept
 from reflexion_lab.analysis.figures.style import UPPER_BOUND, Style, frame, look
 from reflexion_lab.analysis.stats.estimators import Point
 
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 
 MOST_BANDS = 2
 """Maximum number of curves with bands; those of more would hide each other, and are bars side by side."""
+PER_PANEL = 4
+"""Arms of a panel where no key tells them apart."""
 METHOD = "Hidden verdict on the submission at each cut."
 STOPPED = (
     "A loop that stopped earlier counts with its submission then; what loops that were stuck or at a cap, which are no "
@@ -44,8 +48,9 @@ class Curve(NamedTuple):
         return cls(arm, [replace(p, low=share.low, high=share.high) for p, share in zip(points, shares, strict=True)])
 
 
-def curves(arm_curves: Sequence[Curve], ax: Axes) -> Axes:
-    """Draw the curves with their intervals; each is named at its end with its last share in per cent.
+def curves(arm_curves: Sequence[Curve], ax: Axes, title: str = "", beside: Sequence[Curve] = ()) -> Axes:
+    """Draw the curves with their intervals, on an axis with room for those `beside` it; each is named at its end with
+    its last share in per cent.
 
     A curve whose loops end before the last attempt has a ring there, and is dotted after it. All are equally long.
     """
@@ -57,18 +62,19 @@ def curves(arm_curves: Sequence[Curve], ax: Axes) -> Axes:
     shifts = [(place - (len(arm_curves) - 1) / 2) * step for place in range(len(arm_curves))]
     for place, (curve, shift) in enumerate(zip(arm_curves, shifts, strict=True)):
         _curve(curve, place, shift, is_crowded, ax)
-    points = [point for curve in arm_curves for point in curve.points]
+    points = [point for curve in (*arm_curves, *beside) for point in curve.points]
     styles.share_axis(ax, [end for point in points for end in (point.low, point.high)], "share of tasks solved")
     ax.set(xlim=(0.65, last + 0.4), xlabel="loop cut at attempt")
     ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+    ax.set_title(title, loc="left", fontsize=9)
     _names(arm_curves, shifts, ax)
     styles.mark_bounds(ax, [curve.arm for curve in arm_curves])
     return frame(ax, "y")
 
 
 @figure(10, FEW)
-def drawing(arms: Sequence[Arm]) -> Drawing:
-    """All arms in one panel."""
+def drawing(arms: Sequence[Arm], is_single: bool = False) -> Drawing:
+    """All arms in one panel, if `is_single` or no more than `CROWDED`."""
     longest = max(arm.longest for arm in arms)
     arm_curves = [Curve.over(arm, longest) for arm in arms]
     rows = [
@@ -79,15 +85,29 @@ def drawing(arms: Sequence[Arm]) -> Drawing:
     ]  # fmt: skip
     methods = share_methods(arms)
     notes = [ENDED * any(arm.longest < longest for arm in arms), _unlike(arms)]
-    text = " ".join([f"{facts(arms)} 95 % intervals: {brief(methods)}.", *filter(None, notes)])
+    text = " ".join([f"{facts(arms)} 95 % intervals: {methods}.", *filter(None, notes)])
     method = f"{METHOD} 95 % intervals: {methods}. {STOPPED}"
     if len(arms) > 1 and not _unlike(arms):
         method += " All arms share the same first attempts."
-    longest_name = max(len(_name(arm)) for arm in arms)
-    panel = 7.6 + 0.07 * max(0, longest_name - 20), 4.2 + 0.2 * max(0, len(arms) - 5)
+    groups = {"": arm_curves} if is_single or len(arms) <= CROWDED else _groups(arm_curves)
+    longest_name, most = max(len(_name(arm)) for arm in arms), max(map(len, groups.values()))
+    panel = 7.6 + 0.07 * max(0, longest_name - 20), 4.2 + 0.2 * max(0, most - 5)
     metric = "Share solved" if all(arm.is_upper_bound for arm in arms) else "pass@1"
-    panels = [lambda ax: curves(arm_curves, ax)]
+    panels = [partial(curves, group, title=title, beside=arm_curves) for title, group in groups.items()]
     return Drawing("curves", f"{metric} by attempt", panels, COLUMNS, rows, text, panel, method=method)
+
+
+def _groups(arm_curves: Sequence[Curve]) -> dict[str, list[Curve]]:
+    """Curves by panel: by a swept key, the one with the fewest values that leaves no panel crowded; else in order."""
+    by_key: list[dict[str, list[Curve]]] = []
+    for key in swept([curve.arm for curve in arm_curves]):
+        by_key.append({})
+        for curve in arm_curves:
+            by_key[-1].setdefault(f"{key_name(key)}: {config(curve.arm).get(key, 'none')}", []).append(curve)
+    starts = range(0, len(arm_curves), PER_PANEL)
+    in_order = {f"arms from {n + 1} on": list(arm_curves[n : n + PER_PANEL]) for n in starts}
+    fitting = [groups for groups in by_key if max(map(len, groups.values())) <= CROWDED]
+    return min(fitting, key=len, default=in_order)
 
 
 def _pooled(points: Sequence[Point]) -> Point:

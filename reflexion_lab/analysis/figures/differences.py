@@ -10,7 +10,7 @@ from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.comparison import Comparison
 from reflexion_lab.analysis.comparison.row import Difference, Row, methods_of
 from reflexion_lab.analysis.figures import style as styles
-from reflexion_lab.analysis.figures.drawing import LEGEND_COLUMNS, Drawing, brief, facts, figure
+from reflexion_lab.analysis.figures.drawing import CROWDED, LEGEND_COLUMNS, Drawing, facts, figure
 from reflexion_lab.analysis.figures.style import INK, UPPER_BOUND, Style, frame
 from reflexion_lab.analysis.report import cells
 
@@ -31,9 +31,8 @@ def differences(comparison: Comparison, ax: Axes) -> Axes:
 
     Grey bars reach to the minimum detectable effect at 80 % power.
     """
-    arm_rows = _with_difference(comparison)
-    for place, row in enumerate(arm_rows):
-        lines = list(comparison.shown(row).values())
+    arm_rows = _drawn(comparison)
+    for place, (row, lines) in enumerate(arm_rows):
         for number, difference in enumerate(lines):
             y = place + (number - (len(lines) - 1) / 2) * 0.8 / max(len(lines), 2)
             if (minimum := difference.minimum) is not None:
@@ -49,17 +48,17 @@ def differences(comparison: Comparison, ax: Axes) -> Axes:
             text = f"{points}  {_p_value(row, difference)}"
             ax.annotate(text, (1, y), (8, 0), **beside, annotation_clip=False, **styles.SMALL)
     ax.axvline(0, color=INK, linewidth=0.9, zorder=2)
-    every = [difference for row in arm_rows for difference in comparison.shown(row).values()]
+    every = [difference for _, lines in arm_rows for difference in lines]
     ends = [(abs(each.estimate.low), abs(each.estimate.high), each.minimum or 0) for each in every]
     widest = max(map(max, ends))
     ax.set_xlim(-1.08 * widest, 1.08 * widest)
     ax.set_xlabel(f"solved, percentage points above {comparison.baseline}")
     ax.xaxis.set_major_formatter(lambda x, _: f"{100 * x:+g}".replace("-", "−") if abs(x) > 1e-9 else "0")
-    for place, row in enumerate(arm_rows):
+    for place, (row, _) in enumerate(arm_rows):
         if row.is_upper_bound:
             styles.watermark(ax, height=1 - (place + 0.5) / len(arm_rows))
     _legend(every, ax)
-    ax.set_yticks(range(len(arm_rows)), [_name(row) for row in arm_rows])
+    ax.set_yticks(range(len(arm_rows)), [_name(row) for row, _ in arm_rows])
     ax.set_ylim(len(arm_rows) - 0.5, -0.5)
     for place in range(len(arm_rows) - 1):
         ax.axhline(place + 0.5, color=styles.FAINT, linewidth=0.7)
@@ -69,7 +68,7 @@ def differences(comparison: Comparison, ax: Axes) -> Axes:
 @figure(30, is_compared=True)
 def drawing(comparison: Comparison, arms: Sequence[Arm]) -> Drawing | None:
     """None without any difference: one arm, no baseline, or all refused."""
-    arm_rows = _with_difference(comparison)
+    arm_rows = [row for row in comparison.rows if row.differences]
     if not arm_rows or comparison.baseline is None:
         return None
     known = {comparison.baseline, *(row.arm for row in arm_rows)}
@@ -82,12 +81,14 @@ def drawing(comparison: Comparison, arms: Sequence[Arm]) -> Drawing | None:
         for row in arm_rows
         for difference in comparison.shown(row).values()
     ]  # fmt: skip
+    drawn = _drawn(comparison)
+    listed = [difference for _, shown in drawn for difference in shown]
     methods = methods_of(difference for row in arm_rows for difference in comparison.shown(row).values())
     units = " or ".join(unit for unit in ("tasks", "clusters") if unit in methods)
     unmatched = [f"{row.arm} ({', '.join(dict.fromkeys(row.unmatched.values()))})" for row in arm_rows if row.unmatched]
     refused = [f"{row.arm} ({row.refused})" for row in comparison.rows if row.refused]
     text = (
-        f"{facts([arm for arm in arms if arm.label in known])} 95 % intervals, paired: {brief(methods)}. p: Holm."
+        f"{facts([arm for arm in arms if arm.label in known])} 95 % intervals, paired, {units} as units. p: Holm."
         + f" Without a difference: {', '.join(refused)}." * bool(refused)
         + f" Not at equal spending: {', '.join(unmatched)}." * bool(unmatched)
     )
@@ -97,14 +98,25 @@ def drawing(comparison: Comparison, arms: Sequence[Arm]) -> Drawing | None:
         "difference has none, none is detectable."
     )
     baseline = comparison.baseline
-    longest, most = max(len(row.arm) for row in arm_rows), max(len(comparison.shown(row)) for row in arm_rows)
-    size = 6.4 + 0.08 * max(0, min(ASIDE, longest) - 16), 1.6 + 0.31 * max(2, most) * len(arm_rows)
-    title, panels = f"Difference to {baseline}", [lambda ax: differences(comparison, ax)]
+    longest, most = max(len(row.arm) for row in arm_rows), max(len(shown) for _, shown in drawn)
+    height = max(2 if len(drawn) <= CROWDED else 1.3, most) * len(drawn)
+    size = 6.4 + 0.08 * max(0, min(ASIDE, longest) - 16), 1.6 + 0.31 * height
+    title = f"Difference to {baseline}" + f", {listed[0].budget}; others in the CSV" * (len(listed) < len(lines))
+    panels = [lambda ax: differences(comparison, ax)]
     return Drawing("differences", title, panels, COLUMNS, lines, text, size, method=method)
 
 
-def _with_difference(comparison: Comparison) -> list[Row]:
-    return [row for row in comparison.rows if row.differences]
+def _drawn(comparison: Comparison) -> list[tuple[Row, list[Difference]]]:
+    """Differences to draw by arm; of more than `CROWDED` arms at one budget, a registered one first, then that of equal
+    attempts, by size.
+    """
+    every = [(row, list(comparison.shown(row).values())) for row in comparison.rows if row.differences]
+    if len(every) <= CROWDED:
+        return every
+    choices = ((each.exploratory, each.budget != "equal attempts", each.budget) for _, own in every for each in own)
+    budget = min(choices)[2]
+    lines = [(row, [each]) for row, own in every for each in own if each.budget == budget]
+    return sorted(lines, key=lambda line: -line[1][0].estimate.value)
 
 
 def _style(budget: str) -> Style:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import importlib
 import pkgutil
-import re
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -27,6 +26,8 @@ Kind = Literal["png", "svg", "pdf"]
 
 FEW, MANY = 14, 10_000
 """Maximum number of arms: of figures with a curve per arm, and no limit. A sweep of more is drawn over its keys."""
+CROWDED = 6
+"""Maximum number of arms with all curves in one panel, or with all budgets."""
 LETTERS = 15.5
 """Characters of a caption or legend per inch."""
 LINE = 0.19
@@ -189,12 +190,6 @@ def facts(arms: Sequence[Arm], size: Callable[[Arm], str] | None = None) -> str:
 def share_methods(arms: Sequence[Arm]) -> str:
     """Methods of the intervals of `Arm.share`."""
     return " and ".join(dict.fromkeys(arm.share_method for arm in arms))
-
-
-def brief(method: str) -> str:
-    """`method` for a caption; a text in parentheses is reduced to the method that holds where few cases differ."""
-    few = re.sub(r" \(([^(),]+?)(?:,[^()]*?)? (where fewer than [^()]*)\)", r" [\1 \2]", method)
-    return re.sub(r" \([^()]*\)|, each draw matched again", "", few).replace("[", "(").replace("]", ")")
 
 
 def _size(arm: Arm) -> str:

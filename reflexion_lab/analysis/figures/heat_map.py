@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.comparison.grouping import SYMBOLS, names_of
-from reflexion_lab.analysis.figures.drawing import Drawing, brief, facts, figure, share_methods
+from reflexion_lab.analysis.figures.drawing import Drawing, facts, figure, share_methods
 from reflexion_lab.analysis.figures.style import INK, UPPER_BOUND, share_limits, watermark
 from reflexion_lab.analysis.report import cells
 from reflexion_lab.analysis.stats.intervals import Estimate
@@ -49,7 +49,7 @@ def heat_map(grid: Cells, keys: tuple[str, str], limits: tuple[float, float], ti
     ax.imshow(shares, cmap=blues, vmin=low, vmax=high, aspect="auto", gid="map")
     ax.set_xticks(range(len(across)), [_text(value) for value in across])
     ax.set_yticks(range(len(down)), [_text(value) for value in down])
-    ax.set(ylabel=_name(keys[0]), xlabel=_name(keys[1]))
+    ax.set(ylabel=key_name(keys[0]), xlabel=key_name(keys[1]))
     ax.set_title(title, loc="left", fontsize=9)
     ax.tick_params(length=0, colors=INK, labelsize=9)
     ax.spines[:].set_visible(False)
@@ -91,14 +91,14 @@ def drawing(arms: Sequence[Arm], keys: Sequence[str] = ()) -> Drawing | None:
     colours = f"Colour: {100 * limits[0]:.0f} to {100 * limits[1]:.0f} %."
     method = f"Cell: share of cases solved, 95 % interval, n. 95 % intervals: {share_methods(drawn)}. {colours}"
     outside = f"In no grid: {len(arms) - len(drawn)} of {len(arms)} arms. " * (len(drawn) < len(arms))
-    text = f"{outside}{colours} 95 % intervals: {brief(share_methods(drawn))}. {facts(drawn)}"
+    text = f"{outside}{colours} 95 % intervals: {share_methods(drawn)}. {facts(drawn)}"
     panels = [
         functools.partial(heat_map, grid, (pair[0], pair[1]), limits, name if name != "all arms" else "")
         for name, grid in grids.items()
     ]
     wide, high = (max(len({p[side] for p in grid}) for grid in grids.values()) for side in (1, 0))
     metric = UPPER_BOUND if all(arm.is_upper_bound for arm in drawn) else "pass@1"
-    title = f"{metric} over {' and '.join(map(_name, selected))}"
+    title = f"{metric} over {' and '.join(map(key_name, selected))}"
     return Drawing("heat_map", title, panels, COLUMNS, rows, text, (1.2 + 1.25 * wide, 0.9 + 0.8 * high), method=method)
 
 
@@ -140,5 +140,6 @@ def _text(value: Value) -> str:
     return value if isinstance(value, str) else f"{value:g}"
 
 
-def _name(key: str) -> str:
+def key_name(key: str) -> str:
+    """`Ω (recall.omega)`, or the key alone."""
     return f"{SYMBOLS[key]} ({key})" if key in SYMBOLS else key

@@ -32,7 +32,9 @@ def transition_bars(arm_moves: Transitions, ax: Axes) -> Axes:
     for attempt, moves in known.items():
         _bar(attempt, moves, ax)
     ax.set(xlabel="attempt, against the one before", ylabel="share of programs", ylim=(0, 1.1), yticks=(0, 0.5, 1))
-    ax.set_xlim(1.4, max(4, *known) + 0.6)  # a lone bar shall not fill the panel
+    middle = (2 + max(known)) / 2
+    half = max(1.1, max(known) - middle + 0.6)  # a lone bar shall not fill the panel
+    ax.set_xlim(middle - half, middle + half)
     ax.set_xticks(sorted(known))
     per_cent(ax.yaxis)
     ax.set_title(arm_moves.arm, loc="left", fontsize=9)

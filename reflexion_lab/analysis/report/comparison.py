@@ -14,7 +14,6 @@ from reflexion_lab.analysis.comparison.beginnings import ADVICE, MEMORY, listed
 from reflexion_lab.analysis.comparison.budgets import ATTEMPTS
 from reflexion_lab.analysis.comparison.grouping import shared_words
 from reflexion_lab.analysis.comparison.row import Difference, RetryPrice, Row, methods_of
-from reflexion_lab.analysis.figures.drawing import brief
 from reflexion_lab.analysis.figures.style import UPPER_BOUND
 from reflexion_lab.analysis.learning.checkpoints import Matrix
 from reflexion_lab.analysis.learning.memory import EFFECTS, MEANING, Effect
@@ -204,7 +203,7 @@ def exclusions(comparison: Comparison) -> Iterator[str]:
 def method(comparison: Comparison) -> str:
     """Benchmark, n, seeds, feedback sources and method of the intervals, in a sentence."""
     sources = ", ".join(dict.fromkeys(row.feedback_source for row in comparison.rows))
-    methods = brief(_methods(comparison))
+    methods = _methods(comparison)
     tasks, clusters = (
         ", ".join(dict.fromkeys(str(getattr(row, unit)) for row in comparison.rows)) for unit in ("tasks", "clusters")
     )
@@ -497,10 +496,9 @@ def difference_sheet(comparison: Comparison) -> Sheet:
     clustered = [each for each in differences if each.clusters < each.tasks]
     sizes = cells.listed(dict.fromkeys(f"{each.tasks} tasks in {each.clusters} clusters" for each in clustered))
     units, unit = (f" ({sizes})", "clusters of tasks") if clustered else ("", "tasks")
-    names = " and ".join(dict.fromkeys(difference.method for difference in differences)) or NONE
     methods = methods_of(differences) or NONE
     caption = (
-        f"Percentage points, arm minus baseline, n = {pairs} pairs{units}; 95 %: {brief(names)}. "
+        f"Percentage points, arm minus baseline, n = {pairs} pairs{units}; 95 % intervals over {unit}. "
         f"{_registered(differences)}"
     )
     meaning = (

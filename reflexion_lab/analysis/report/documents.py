@@ -195,7 +195,7 @@ def _columns_of(row: Row, comparison: Comparison) -> Iterator[tuple[str, object]
     yield "attempts", row.spent.timeouts.n
     known = {name for other in comparison.rows for name in other.metrics}
     for metric in metrics.of_arms():
-        if metric.level in ("attempt", "task") or metric.key(row.is_upper_bound) in known:
+        if metric.level == "attempt" or metric.key(row.is_upper_bound) in known:
             yield from _metric(metric, row.metrics.get(metric.key(row.is_upper_bound)))
     yield from _spent(row)
     yield from (("no_verdict", len(row.no_verdict)), ("no_feedback", row.no_feedback))

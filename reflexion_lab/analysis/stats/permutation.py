@@ -95,7 +95,7 @@ def pass_at_k(n: int, c: int, k: int) -> float:
     if not 0 <= c <= n:
         raise ConfigError("c", f"{c} of n = {n}", "0 <= c <= n")
     if not 1 <= k <= n:
-        raise ConfigError("k", f"{k} of n = {n}", "1 <= k <= n", "pass@k needs at least k samples")
+        raise ConfigError("k", f"{k} of n = {n}", "1 <= k <= n", "a task has a draw per seed of the arm that ran it")
     return 1 - math.comb(n - c, k) / math.comb(n, k)
 
 

@@ -285,6 +285,23 @@ def test_two_swept_keys_are_a_heat_map_with_rate_interval_and_n_in_each_cell(mak
     assert all("n = 48" in text and "[" in text for text in texts)
 
 
+def test_more_arms_than_fit_have_panels_by_a_swept_key_and_differences_at_one_budget(make_arms):
+    grid = [{"recall": {"omega": omega}, "loop": {"max_attempts": a}} for omega in (0, 1, 2, 3) for a in (2, 3)]
+    result = make_arms(*["reflexion"] * 8, configs=grid)
+    drawn = curves.drawing(result), curves.drawing(result, is_single=True), curves.drawing(make_arms(*"abcdefgh"))
+    titles = ["a (loop.max_attempts): 2", "a (loop.max_attempts): 3"], [""], ["arms from 1 on", "arms from 5 on"]
+    for figure, own in zip(drawn, titles, strict=True):
+        panels = [panel(axes()) for panel in figure.panels]
+        assert [ax.get_title(loc="left") for ax in panels] == own
+        assert [len(by_gid(ax.texts, "name")) for ax in panels] == [8 // len(panels)] * len(panels)
+        assert len({ax.get_ylim() for ax in panels}) == 1
+    compared = compare(result)
+    ax = differences(compared, axes())
+    points = [line.get_xdata()[0] for line in by_gid(ax.lines, "equal attempts")]
+    assert points == sorted(points, reverse=True) and len(points) == len(ax.get_yticks()) == 7
+    assert not by_gid(ax.lines, "equal tokens")
+
+
 def test_captions_have_two_lines_and_say_once_what_all_arms_share(make_arms, tmp_path):
     grid = [{"recall": {"omega": omega}, "loop": {"max_attempts": a}} for omega in (1, 3) for a in (2, 3)]
     named = list(drawing.readable(make_arms(*["reflexion"] * 4, configs=grid)).values())
