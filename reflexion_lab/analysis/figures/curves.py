@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 MOST_BANDS = 2
 """Maximum number of curves with bands; those of more would hide each other, and are bars side by side."""
-PER_PANEL = 4
-"""Arms of a panel where no key tells them apart."""
 METHOD = "Hidden verdict on the submission at each cut."
 STOPPED = (
     "A loop that stopped earlier counts with its submission then; what loops that were stuck or at a cap, which are no "
@@ -98,16 +96,14 @@ def drawing(arms: Sequence[Arm], is_single: bool = False) -> Drawing:
 
 
 def _groups(arm_curves: Sequence[Curve]) -> dict[str, list[Curve]]:
-    """Curves by panel: by a swept key, the one with the fewest values that leaves no panel crowded; else in order."""
+    """Curves by panel: by a swept key, the one with the fewest values that leaves no panel crowded; else one panel."""
     by_key: list[dict[str, list[Curve]]] = []
     for key in swept([curve.arm for curve in arm_curves]):
         by_key.append({})
         for curve in arm_curves:
             by_key[-1].setdefault(f"{key_name(key)}: {config(curve.arm).get(key, 'none')}", []).append(curve)
-    starts = range(0, len(arm_curves), PER_PANEL)
-    in_order = {f"arms from {n + 1} on": list(arm_curves[n : n + PER_PANEL]) for n in starts}
     fitting = [groups for groups in by_key if max(map(len, groups.values())) <= CROWDED]
-    return min(fitting, key=len, default=in_order)
+    return min(fitting, key=len, default={"": list(arm_curves)})
 
 
 def _pooled(points: Sequence[Point]) -> Point:

@@ -14,6 +14,7 @@ from reflexion_lab.errors import DataError
 from reflexion_lab.records import Task
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
 from reflexion_lab.tasks.benchmarks.rows import Fields, decoded, read
+from reflexion_lab.tasks.benchmarks.vacuous import asserts
 from reflexion_lab.tasks.benchmarks.visible import visible_tests
 from reflexion_lab.tasks.sandbox.suites import with_calls
 from reflexion_lab.text.replies.extract import preamble
@@ -76,24 +77,24 @@ def hidden_checks(test: str) -> tuple[str, ...]:
     check = next((node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "check"), None)
     others = [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef) and node is not check]
     is_called = len(with_calls(_parsed(test), "candidate").body) > len(tree.body)  # as by a test runner
-    if not check and (is_called or _asserts(*others)):
+    if not check and (is_called or asserts(*others)):
         return (test,)
     data = [node for node in tree.body if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "METADATA"]
     before = [node for node in tree.body if node not in (check, *data, *_calling(tree))]
-    if check and (_is_whole(check) or (_asserts(*others) and not _asserts(check))):
+    if check and (_is_whole(check) or (asserts(*others) and not asserts(check))):
         return ("\n".join([*(_source(lines, node) for node in before), *_called(test, _lines(lines, check), check)]),)
     inner = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef))
-    asserting = {node.name for node in inner if node is not check and _asserts(node)}
+    asserting = {node.name for node in inner if node is not check and asserts(node)}
     checks, waiting = list[str](), before if check else []
     for statement in check.body if check else before:
         if isinstance(statement, ast.Expr) and read_names(statement) <= {"print"}:
             continue  # also a docstring
         waiting.append(statement)
-        is_test = _asserts(statement) or asserting & read_names(statement)
+        is_test = asserts(statement) or asserting & read_names(statement)
         if is_test and getattr(statement, "name", None) not in asserting:
             checks.append("\n".join(_source(lines, node) for node in waiting))
             waiting.clear()
-    if waiting and (checks or _asserts(*waiting)):  # tests without `assert`, or in definitions
+    if waiting and (checks or asserts(*waiting)):  # tests without `assert`, or in definitions
         checks[-1:] = ["\n".join([*checks[-1:], *(_source(lines, node) for node in waiting)])]
     if not checks:
         raise DataError("field $.test", repr(test[:60]), "a function `check` with asserts")
@@ -189,11 +190,7 @@ def _is_whole(check: ast.FunctionDef) -> bool:
     is_inner = returns or any(isinstance(node, ast.Nonlocal) for node in ast.walk(check))
     others = check.args.vararg or check.args.kwonlyargs or check.args.kwarg
     is_usual = not is_inner and not others and _positional(check) == ["candidate"]
-    return not is_usual and _asserts(check)
-
-
-def _asserts(*nodes: ast.stmt) -> bool:
-    return any(isinstance(part, ast.Assert) for node in nodes for part in ast.walk(node))
+    return not is_usual and asserts(check)
 
 
 def _called(test: str, source: str, check: ast.FunctionDef) -> Iterator[str]:

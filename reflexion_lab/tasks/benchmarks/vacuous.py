@@ -79,17 +79,18 @@ def _flaw(node: ast.AST) -> str:
             return "a comparison without `assert`"
         case ast.Assert(test=ast.Tuple(elts=[_, *_])):
             return "an `assert` on a tuple, which is always true"
-        case ast.If() if is_main_guard(node) and _asserts([node]):
+        case ast.If() if is_main_guard(node) and asserts(node):
             return "never executed"
-        case ast.Try(body=body, handlers=handlers, orelse=[], finalbody=[]) if _asserts(body):
+        case ast.Try(body=body, handlers=handlers, orelse=[], finalbody=[]) if asserts(*body):
             kinds = {ast.unparse(handler.type) if handler.type else "" for handler in handlers}
             does = {ast.unparse(statement).partition("(")[0] for handler in handlers for statement in handler.body}
             return "an `assert` that is caught" if kinds & {*CATCHES} and does <= {"pass", "print", "..."} else ""
-        case ast.With(items=items, body=body) if _asserts(body):
+        case ast.With(items=items, body=body) if asserts(*body):
             calls = {ast.unparse(item.context_expr).rpartition(".")[2] for item in items}
             return "an `assert` that is caught" if calls & {f"suppress({name})" for name in CATCHES} else ""
     return ""
 
 
-def _asserts(body: Sequence[ast.stmt]) -> bool:
-    return any(isinstance(part, ast.Assert) for statement in body for part in ast.walk(statement))
+def asserts(*nodes: ast.stmt) -> bool:
+    """Whether an `assert` is in the nodes."""
+    return any(isinstance(part, ast.Assert) for node in nodes for part in ast.walk(node))

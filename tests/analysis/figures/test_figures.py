@@ -289,7 +289,7 @@ def test_more_arms_than_fit_have_panels_by_a_swept_key_and_differences_at_one_bu
     grid = [{"recall": {"omega": omega}, "loop": {"max_attempts": a}} for omega in (0, 1, 2, 3) for a in (2, 3)]
     result = make_arms(*["reflexion"] * 8, configs=grid)
     drawn = curves.drawing(result), curves.drawing(result, is_single=True), curves.drawing(make_arms(*"abcdefgh"))
-    titles = ["a (loop.max_attempts): 2", "a (loop.max_attempts): 3"], [""], ["arms from 1 on", "arms from 5 on"]
+    titles = ["a (loop.max_attempts): 2", "a (loop.max_attempts): 3"], [""], [""]
     for figure, own in zip(drawn, titles, strict=True):
         panels = [panel(axes()) for panel in figure.panels]
         assert [ax.get_title(loc="left") for ax in panels] == own
