@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 
 from msgspec.structs import replace
@@ -28,6 +28,7 @@ from reflexion_lab.records import (
     MemoryState,
     Recollection,
     Reflection,
+    Results,
     Selection,
     Session,
     Task,
@@ -193,6 +194,12 @@ def episode_of(task: Task, attempt: Attempt, session_id: str, agent_id: str) -> 
         attempt_number=attempt.number,
         code=attempt.trajectory.solution,
         test_results=evaluation.feedback,
+        results=Results(
+            total=len(evaluation.checks),
+            passed=len(evaluation.checks) - len(evaluation.failures),
+            failed=len(evaluation.failures),
+            failing=evaluation.failures,
+        ),
         failure_analysis=signature(evaluation),
         reflection=reflection,
         improvement=reflection.what_to_change if reflection else "",
@@ -375,8 +382,9 @@ class EpisodeBuffer:
         # By the retriever's document numbers, `_first` to `total - 1`.
         self._episodes: MutableMapping[int, Episode] = {} if episodes is None else episodes
         self._first = self.total = 0
-        self._tasks: dict[int, str] = {}
-        self._by_task: dict[str, list[int]] = {}
+        self._keys: dict[int, tuple[tuple[str, str], ...]] = {}
+        self._numbers: dict[tuple[str, str], deque[int]] = {}
+        """By kind of look-up and id."""
 
     def store(self, episode: Episode) -> Episode:
         """Store an episode; returns it with an id and a timestamp. Raises DataError without an `agent_id`."""
@@ -391,14 +399,16 @@ class EpisodeBuffer:
             for episode in stored:
                 if len(self._episodes) == self.capacity:
                     del self._episodes[self._first]
-                    task_id = self._tasks.pop(self._first)
-                    self._by_task[task_id].pop(0)
-                    if not self._by_task[task_id]:
-                        del self._by_task[task_id]
+                    for key in self._keys.pop(self._first):
+                        self._numbers[key].popleft()
+                        if not self._numbers[key]:
+                            del self._numbers[key]
                     self._first += 1
                 self._episodes[self.total] = episode
-                self._tasks[self.total] = episode.task_id
-                self._by_task.setdefault(episode.task_id, []).append(self.total)
+                ids = {"task": episode.task_id, "agent": episode.agent_id, "session": episode.session_id}
+                self._keys[self.total] = tuple(ids.items())
+                for key in ids.items():
+                    self._numbers.setdefault(key, deque()).append(self.total)
                 self.total += 1
             if self._retriever is not None:
                 self._retriever.forget(self._first)
@@ -406,8 +416,19 @@ class EpisodeBuffer:
 
     def by_task(self, task_id: str) -> list[Episode]:
         """The task's episodes, oldest first."""
+        return self._by("task", base_id(task_id))
+
+    def by_agent(self, agent_id: str) -> list[Episode]:
+        """The agent's episodes, oldest first; in a run, the agent is the arm."""
+        return self._by("agent", agent_id)
+
+    def by_session(self, session_id: str) -> list[Episode]:
+        """The episodes of one loop, oldest first."""
+        return self._by("session", session_id)
+
+    def _by(self, kind: str, name: str) -> list[Episode]:
         with self._lock:
-            return [self._episodes[number] for number in self._by_task.get(base_id(task_id), ())]
+            return [self._episodes[number] for number in self._numbers.get((kind, name), ())]
 
     def relevant(self, text: str, k: int, min_score: float = 0.0) -> list[Episode]:
         """The `k` nearest episodes, best first, the newer first on a tie; `min_score` is inclusive. Raises ConfigError

@@ -266,7 +266,8 @@ class Parts(NamedTuple):
     tasks: Benchmark
     """Whole tasks; a loop gets `task.public`."""
     loop: Callable[[], Reflexion]
-    """Creates a loop for one task, with empty memory: `.memory`, `.actor`, `.evaluator`, `.reflector`, `.attempts`."""
+    """Creates a loop for one task, with empty memory: `.memory`, `.actor`, `.evaluator`, `.reflector`, `.attempts`;
+    `.solve` sums up the attempts."""
     judge: HiddenTests
     """Grades one submission per task; any attempt once it is sealed."""
 
@@ -283,8 +284,9 @@ def by_hand(*overrides: Override, **parts: object) -> Parts:
     --------
     >>> parts = rl.by_hand("model=simulated", "benchmark.load.n=4")
     >>> task, loop = parts.tasks.tasks[0], parts.loop()
-    >>> [attempt.evaluation.outcome for attempt in loop.attempts(task.public)]
-    ['pass']
+    >>> solution = loop.solve(task.public)  # or step by step: loop.attempts(task.public)
+    >>> solution.passed, len(solution.attempts), len(solution.episodes)
+    (True, 1, 1)
     """
     from reflexion_lab.runner.config.assemble import loop_factory
     from reflexion_lab.runner.config.compose import compose

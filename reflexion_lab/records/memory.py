@@ -8,10 +8,20 @@ from collections.abc import Collection
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from reflexion_lab.records.attempt import UNKNOWN, Evaluation, Item, Record, Reflection, Retrieved, Usage
+from reflexion_lab.records.attempt import UNKNOWN, Check, Evaluation, Item, Record, Reflection, Retrieved, Usage
 
 ITEM_SOURCE = re.compile(r"(?:ep|mistake)-(?:(?P<run>\d{8}-\d{6}-\d{6}-[^/]+-s\d+)/)?(?P<task>.+)-(?P<last>\w+)")
 """Id of an item in memory: its run (only if tasks share memory), its task, and an attempt or a digest."""
+
+
+class Results(Record, frozen=True, kw_only=True):
+    """Outcomes of an attempt's checks; all 0 where none ran, or in a store of version 0.1."""
+
+    total: int = 0
+    passed: int = 0
+    failed: int = 0
+    failing: tuple[Check, ...] = ()
+    """Each check that did not pass, in the order of the tests."""
 
 
 class Episode(Record, frozen=True, kw_only=True):
@@ -31,6 +41,7 @@ class Episode(Record, frozen=True, kw_only=True):
     code: str
     test_results: str
     """The failing checks in words, as in the actor's prompt."""
+    results: Results = Results()
     failure_analysis: str = ""
     """The error signature: the failure without the values of this task."""
     reflection: Reflection | None

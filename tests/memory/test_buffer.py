@@ -68,10 +68,15 @@ def test_the_oldest_leaves_the_look_up():
 def test_every_look_up_agrees_with_a_scan_of_a_plain_list(capacity, tasks):
     buffer, kept = EpisodeBuffer(capacity), []
     for number, task in enumerate(tasks):
-        kept = [*kept, buffer.store(entry(f"ep{number}", task=task))][-capacity:]
+        ids = {"agent": f"a{number % 3}", "session_id": f"{task}{number % 2}"}
+        kept = [*kept, buffer.store(entry(f"ep{number}", task=task, **ids))][-capacity:]
     assert list(buffer) == kept
     for task in ("", "p", "q", "r", "x"):
         assert buffer.by_task(task) == [episode for episode in kept if episode.task_id == task]
+        for session in (f"{task}0", f"{task}1"):
+            assert buffer.by_session(session) == [episode for episode in kept if episode.session_id == session]
+    for agent in ("a0", "a1", "a2", "a3"):
+        assert buffer.by_agent(agent) == [episode for episode in kept if episode.agent_id == agent]
 
 
 def test_a_returned_list_is_the_callers_own():
