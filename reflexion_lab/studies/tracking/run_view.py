@@ -19,7 +19,7 @@ from reflexion_lab.io.secrets import without_login
 from reflexion_lab.io.terminal_text import plain, visible
 from reflexion_lab.memory.curators.history import rounds
 from reflexion_lab.records import Manifest, Usage
-from reflexion_lab.runner.folder.manifest import EXECUTION_KEYS
+from reflexion_lab.runner.folder.manifest import EXECUTION_KEYS, is_seeded
 
 NAME_LENGTH = 28
 """Characters of a run's name. Tables cut at about 20, so distinguishing parts come first."""
@@ -45,17 +45,17 @@ class Metric(NamedTuple):
 
 
 def run_name(manifest: Manifest) -> str:
-    """Arm, attempts, Ω, seed, benchmark, as in `reflexion a3 Ω1 s0 humaneval`; at most `NAME_LENGTH` long."""
+    """Seed, arm, attempts, Ω, benchmark, as in `s0 reflexion a3 Ω1 humaneval`; at most `NAME_LENGTH` long."""
     attempts, omega = at(manifest.config, "loop", "max_attempts"), at(manifest.config, "recall", "omega")
     parts = [
         "oracle" if manifest.feedback_source == "oracle" else "solutions" * manifest.shows_solutions,
         f"a{attempts}" if attempts is not None else "",
         f"Ω{omega}" if omega is not None and attempts != 1 else "",  # a single attempt recalls nothing
-        f"s{manifest.seed}",
     ]
-    arm = str(manifest.config.get("arm", "run"))
+    seed, arm = f"s{manifest.seed}", str(manifest.config.get("arm", "run"))
     tail = " ".join(part for part in parts if part and part != arm)
-    return plain(f"{arm[: NAME_LENGTH - 1 - len(tail)]} {tail} {manifest.benchmark}"[:NAME_LENGTH])
+    room = NAME_LENGTH - 2 - len(seed) - len(tail)
+    return plain(f"{seed} {arm[:room]} {tail} {manifest.benchmark}"[:NAME_LENGTH])
 
 
 def metrics(log: Log, summary: Summary) -> list[Metric]:
@@ -207,11 +207,14 @@ def note(log: Log, summary: Summary, folder: Path) -> str:
 def params(manifest: Manifest) -> dict[str, str]:
     """Flattened config parameters: dotted keys; a group's value is its class name.
 
-    Left out: execution settings, parts that the run never called, secrets, and unset values.
+    Left out: execution settings, parts that the run never called, seeds that follow the run's, secrets, unset values.
     """
     left_out = {*EXECUTION_KEYS, *_idle(manifest)}
     config = {key: value for key, value in manifest.config.items() if key not in left_out}
     keys = {UNFIT.sub("_", key)[:250]: value for key, value in _flat(config, ()) if not SECRET.search(key)}
+    keys = {
+        key: value for key, value in keys.items() if key.startswith("benchmark") or key in FIRST or not is_seeded(key)
+    }
     classes = ((group, at(config, group, "_target_")) for group in config)
     parts = {UNFIT.sub("_", group): str(target).rpartition(".")[2] for group, target in classes if target}
     first = {key: keys[key] for key in FIRST if key in keys}

@@ -34,7 +34,7 @@ def test_a_folder_is_one_flat_run_with_all_its_figures(tracker, run, logged):
     tracker.track(path)
     (job,) = logged()
     info, params, tags = job.info, job.data.params, job.data.tags
-    assert (info.run_name, info.status) == ("reflexion a3 Ω1 s0 basics", "FINISHED")
+    assert (info.run_name, info.status) == ("s0 reflexion a3 Ω1 basics", "FINISHED")
     assert (info.start_time, info.end_time) == (1740823200000, 1740823207000)
     assert "mlflow.parentRunId" not in tags
     history = client(tracker).get_metric_history(info.run_id, "curve/pass_at_1")

@@ -23,10 +23,10 @@ def text(path):
 
 
 @pytest.mark.parametrize(("values", "name"), [
-    ({}, "reflexion a3 Ω1 s0 basics"), ({"arm": "simple", "seed": 4, "loop__max_attempts": 1}, "simple a1 s4 basics"),
-    ({"feedback_source": "oracle"}, "reflexion oracle a3 Ω1 s0 ba"),
-    ({"feedback_source": "oracle", "arm": "oracle"}, "oracle a3 Ω1 s0 basics"),
-    ({"arm": "x" * 200, "seed": 12}, "x" * 18 + " a3 Ω1 s12"),
+    ({}, "s0 reflexion a3 Ω1 basics"), ({"arm": "simple", "seed": 4, "loop__max_attempts": 1}, "s4 simple a1 basics"),
+    ({"feedback_source": "oracle"}, "s0 reflexion oracle a3 Ω1 ba"),
+    ({"feedback_source": "oracle", "arm": "oracle"}, "s0 oracle a3 Ω1 basics"),
+    ({"arm": "x" * 200, "seed": 12}, "s12 " + "x" * 18 + " a3 Ω1"),
 ])  # fmt: skip
 def test_a_short_name_begins_with_what_distinguishes_a_run(run, values, name):
     assert view.run_name(manifest(run(**values, solved_at=(1, 0)))) == name
@@ -34,7 +34,7 @@ def test_a_short_name_begins_with_what_distinguishes_a_run(run, values, name):
 
 
 def test_params_are_dotted_keys_and_classes_of_groups(run):
-    figures = params(manifest(run(actor__prompt="p" * 9000)))
+    figures = params(manifest(run(actor__prompt="p" * 9000, actor__sampling__seed=7)))
     expected = {
         "loop.max_attempts": "3", "recall.omega": "1", "recall.max_tokens": "600", "arm": "reflexion", "seed": "0",
         "actor.sampling.stop": '["\\ndef ", "#"]', "actor": "Continuation", "recall": "Window", "model": "OpenAIModel",
@@ -42,6 +42,7 @@ def test_params_are_dotted_keys_and_classes_of_groups(run):
     }  # fmt: skip
     assert {key: figures[key] for key in expected} == expected
     assert list(figures)[:3] == ["arm", "seed", "feedback_source"]
+    assert "actor.sampling.seed" not in figures
 
 
 def test_secrets_folders_and_execution_settings_are_no_params(run):
