@@ -156,6 +156,8 @@ def faults(record: Any) -> Iterator[str]:
     for field, share in shares.items():
         if not 0 <= share <= 1:
             yield f"{field}: got {share}, expected a share in [0, 1]"
+    if isinstance(record, Mistake) and not record.prompt.strip():
+        yield "prompt: got no text, expected that of the task, by which mistakes are found"
     for field, minimum in MINIMA.get(type(record), {}).items():
         if getattr(record, field) < minimum:
             yield f"{field}: got {getattr(record, field)}, expected {minimum} or more"

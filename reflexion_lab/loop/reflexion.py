@@ -104,8 +104,10 @@ class Reflexion:
             return replace(recollection, attempt=number, stuck=stuck)
 
     def act(self, task: Task, recollection: Recollection) -> Trajectory:
-        """Ask the actor for a program. Attempt 1 is the task's initial code, if there is any, and reads nothing."""
-        if recollection.attempt == 1 and task.initial_code:
+        """Ask the actor for a program. Attempt 1 is the task's initial code, if there is any, and reads nothing, unless
+        the actor revises drafts.
+        """
+        if recollection.attempt == 1 and task.initial_code and not getattr(self.actor, "revises", False):
             unread = tuple(sorted(recollection.ids))
             return Trajectory(
                 solution=task.initial_code, strategy="given", extraction="given", left_out=unread, cached=True

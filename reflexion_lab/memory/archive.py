@@ -87,6 +87,8 @@ class Archive:
         Also recall earlier runs' attempts at the same task, which changes the meaning of pass@1.
     max_episodes
         Capacity; the oldest episode is evicted.
+    max_mistakes
+        The same of mistakes.
     retire_after, retire_below
         Wisdom is retired after this many uses if its success rate is below the threshold.
     curated
@@ -105,6 +107,7 @@ class Archive:
         match: Match = "task_error",
         same_task: bool = False,
         max_episodes: int = 1000,
+        max_mistakes: Positive = 1000,
         retire_after: Positive = 5,
         retire_below: Share = 0.2,
         curated: CuratedMemory | None = None,
@@ -119,7 +122,7 @@ class Archive:
         self.outcomes: dict[str, tuple[int, int]] = {}
         self.buffer = EpisodeBuffer(max_episodes, retriever(), match, Packed(Episode))
         self.book = WisdomBook(retriever(), retire_after, retire_below)
-        self.mistakes = Mistakes(retriever=retriever(), threshold=self.shown.min_score)
+        self.mistakes = Mistakes(retriever(), max_mistakes, self.shown.min_score)
         self.insights = Insights()
         self.curated = curated
         self.keeps_episodes = keeps_episodes

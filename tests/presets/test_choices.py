@@ -1,6 +1,7 @@
 """Every preset runs with every reflector and any kind of model by the plain command."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -17,11 +18,9 @@ MODELS = {
     "simulated": ["model=simulated", "model.first=0", "model.repair=0"],
     "scripted": ["model=scripted", "model.path=script.json"],
     "openai": ["model=openai", "model.model=tiny", "model.context=4096"],
-    "smollm2": ["model=smollm2"],
-    "gguf": ["model=gguf", "model.path=smollm2", "model.context=2048"],
 }
 REFLECTORS = [*(f"reflector={name}" for name in sorted(options("reflector"))), "reflection.enabled=false"]
-QUICK, LOADED = ("reflector=none", "reflector=rules", "reflection.enabled=false"), ("smollm2", "gguf")
+QUICK = ("reflector=none", "reflector=rules", "reflection.enabled=false")
 WORDLESS, SILENT = ("none", "false"), ("rules", "feedback_only", "generic", "quoted", "shuffled")
 """Reflectors without words, and those with words that make no call."""
 
@@ -34,10 +33,10 @@ def attempts(tmp_path, monkeypatch):
     (tmp_path / "script.json").write_text(
         json.dumps([{"when": "", "scope": "conversation", "reply": "\n    return None\n"}])
     )
-    small = ("benchmark.limit=1", "loop.max_attempts=2", "loop.stuck_after=null", "tracker=none", "quiet=true")
+    small = ("loop.max_attempts=2", "loop.stuck_after=null", "tracker=none", "quiet=true")
 
-    def run(*words, root="runs"):
-        assert cli.main(["run", *words, *small, f"run_root={root}"]) == 0
+    def run(*words, root="runs", n=1):
+        assert cli.main(["run", *small, *words, f"benchmark.load.n={n}", f"run_root={root}"]) == 0
         (folder,) = {path.parent for path in (tmp_path / root).glob("*/manifest.json")}
         return next(iter(RunFolder(folder).attempts.values()))
 
@@ -45,17 +44,16 @@ def attempts(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("preset", "words", "model"), [
-    pytest.param(preset, words, model, marks=() if is_quick else pytest.mark.slow)
+    pytest.param(preset, words, model, marks=() if words in QUICK else pytest.mark.slow)
     for preset, words, model in pairwise(PRESETS, REFLECTORS, [*MODELS])
-    for is_quick in [words in QUICK and model not in LOADED]
 ])  # fmt: skip
 def test_a_preset_runs_with_any_reflector_and_any_kind_of_model(attempts, preset, words, model):
     reflector = words.partition("=")[2]
     with chat_server(lambda request: {"text": "no program"}) as server:
         more = [*MODELS[model], *([f"model.base_url={server.url}"] if model == "openai" else [])]
         if reflector == "shuffled":
-            attempts("benchmark.ids=[basics/2]", *MODELS["simulated"], root="pool")
-            more += ["reflector.pool=[pool]"]
+            attempts(*MODELS["simulated"], root="pool", n=2)
+            more.append(f"reflector.pool=[{next(Path('pool').glob('*reflexion*'))}]")
         loop = attempts(f"preset={preset}", words, *more)
     assert len(loop) == 2
     assert {attempt.trajectory.strategy == "critique_revise" for attempt in loop} == {preset == "jido"}

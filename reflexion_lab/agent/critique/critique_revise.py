@@ -30,9 +30,10 @@ class CritiqueRevise:
     """Drafts, then critiques and revises until a rule of `Convergence` is met; submits the best draft.
 
     `Trajectory.ended` is the name of the rule, `max_iterations`, or `error` (critic or reviser failed: see the last
-    step). `steps` contains each draft with its critique and model call. `generator`: writes the first draft; the only
-    part that reads episodes. `critic`: also receives the recalled mistakes if it `reads_mistakes`. `max_iterations`:
-    largest number of critiques, 1 to 10. `convergence_threshold`, `severity_threshold`: those of `Convergence`.
+    step). `steps` contains each draft with its critique and model call. `generator`: writes the first draft, unless the
+    task has initial code; the only part that reads episodes. `critic`: also receives the recalled mistakes if it
+    `reads_mistakes`. `max_iterations`: largest number of critiques, 1 to 10. `convergence_threshold`,
+    `severity_threshold`: those of `Convergence`.
     """
 
     revises = True
@@ -60,9 +61,21 @@ class CritiqueRevise:
         self.max_iterations = max_iterations
         self.convergence = Convergence(convergence_threshold, severity_threshold)
 
+    def _first(self, task: Task, recollection: Recollection) -> Trajectory:
+        """The task's initial code in attempt 1, if there is any; else the generator's draft."""
+        if recollection.attempt > 1 or not task.initial_code:
+            return self.generator.act(task, recollection)
+        read = {
+            mistake.mistake_id for mistake in recollection.mistakes if getattr(self.critic, "reads_mistakes", False)
+        }
+        unread = tuple(sorted({*recollection.ids} - read))
+        return Trajectory(
+            solution=task.initial_code, strategy="given", extraction="given", left_out=unread, cached=True
+        )
+
     def act(self, task: Task, recollection: Recollection) -> Trajectory:
         """Raises what the generator raises, and HarnessError, ModelNotFound and StoreError of the other parts."""
-        first = self.generator.act(task, recollection)
+        first = self._first(task, recollection)
         mistakes = recollection.without(first.left_out).mistakes  # so that all mistakes read are recorded as recalled
         trajectories, drafts, ended, spent = [first], [draft_step(first)], "", Usage()
         while not ended:

@@ -23,7 +23,7 @@ from reflexion_lab.analysis.figures.style import UPPER_BOUND
 from reflexion_lab.analysis.metrics import REGISTRY
 from reflexion_lab.analysis.report import cells, run_tables
 from reflexion_lab.analysis.report import comparison as tables
-from reflexion_lab.analysis.report.history import Card, Sources, cards
+from reflexion_lab.analysis.report.history import Card, Sources, Turn, cards
 from reflexion_lab.analysis.report.pieces import WORDS, check_details, tally
 from reflexion_lab.analysis.run_list import model_names
 from reflexion_lab.analysis.run_log import Log
@@ -271,6 +271,9 @@ def _attempt(card: Card, width: int, most: int | None) -> Iterator[str]:
         for name, text in [*((f"prompt ({message.role})", message.content) for message in messages), ("reply", reply)]:
             yield f"  {name}:"
             yield from (f"    {visible(line, kept='')}".rstrip() for line in text.split("\n"))
+    yield from (line for turn in card.turns for line in _draft(turn, most, width))
+    if work.ended:
+        yield f"  drafts ended: {work.ended}"
     yield from folded(f"  program: {card.heading}" if card.heading else "  program", width)
     lines = card.lines[:most]
     for line in lines:
@@ -284,6 +287,17 @@ def _attempt(card: Card, width: int, most: int | None) -> Iterator[str]:
         yield from folded(f"  reflection ({words.source}): {_text(words.root_cause, most)}", width)
         if words.what_to_change.strip():
             yield from folded(f"    to change: {_text(words.what_to_change, most)}", width)
+
+
+def _draft(turn: Turn, most: int | None, width: int) -> Iterator[str]:
+    """A draft with its critique."""
+    if critique := turn.step.critique:
+        score = "" if critique.score is None else f", score {critique.score:.2f}"
+        change = "" if turn.improvement is None else f", improvement {turn.improvement:+.2f}"
+        issues = f": {_text('; '.join(critique.issues), most, width)}" if critique.issues else ""
+        yield from folded(f"  draft {turn.number}: severity {critique.severity:.2f}{score}{change}{issues}", width)
+    elif turn.step.program and turn.step.error:
+        yield from folded(f"  draft {turn.number}: {_text(turn.step.error, most, width)}", width)
 
 
 def _text(text: str, most: int | None, chars: int = MOST_CHARS) -> str:

@@ -44,9 +44,11 @@ class Mistakes:
     def extend(self, mistakes: Iterable[Mistake]) -> list[Mistake]:
         """Add mistakes, oldest first; returns them as stored.
 
-        A known id is replaced in place, under its older document, and keeps its correction if the new one has none.
+        A known id is replaced in place, under its older document, and keeps its correction if the new one has none. A
+        mistake without a time is dated now. Those without a prompt are left out: none is similar to it.
         """
-        entries = list(mistakes)
+        dated = (entry if entry.timestamp else replace(entry, timestamp=time.time()) for entry in mistakes)
+        entries = [entry for entry in dated if entry.prompt.strip()]
         with self._lock:
             new = {entry.mistake_id: entry.prompt for entry in entries if entry.mistake_id not in self._numbers}
             self._retriever.add(list(new.values()))

@@ -67,6 +67,7 @@ class _Sandbox(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 class _Shared(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     max_episodes: Positive = 1
+    max_mistakes: Positive = 1000
     round_size: Positive = 1
     match: str = ""
     priors: bool = False

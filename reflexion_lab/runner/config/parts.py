@@ -126,6 +126,7 @@ def load_archive(cfg: Config, models: Models | None, store: Store | None = None)
         match=shared.match,
         same_task=shared.same_task,
         max_episodes=shared.max_episodes,
+        max_mistakes=shared.get("max_mistakes", 1000),
         retire_after=shared.retire_after,
         retire_below=shared.retire_below,
         curated=load_curated(cfg, models) if models else None,
