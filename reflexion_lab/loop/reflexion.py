@@ -9,23 +9,10 @@ from contextlib import contextmanager
 from msgspec.structs import replace
 
 from reflexion_lab.limits import PositiveShare, validated
-from reflexion_lab.loop.selection import submitted_at
+from reflexion_lab.loop.selection import Solution, submitted_at
 from reflexion_lab.loop.stop import Stuck
 from reflexion_lab.protocols import Actor, Evaluator, Memory, Reflector, Stop
-from reflexion_lab.records import (
-    DIGITS,
-    UNKNOWN,
-    Attempt,
-    Check,
-    Delta,
-    Episode,
-    Evaluation,
-    Recollection,
-    Record,
-    Reflection,
-    Task,
-    Trajectory,
-)
+from reflexion_lab.records import DIGITS, UNKNOWN, Attempt, Delta, Episode, Evaluation, Recollection, Task, Trajectory
 
 
 class Reflexion:
@@ -92,8 +79,18 @@ class Reflexion:
         """Run the loop and sum up its attempts. Raises what `attempts` raises."""
         start = time.monotonic()
         attempts = tuple(self.attempts(task))
-        own = (episode for episode in getattr(self.memory, "buffer", ()) if episode.task_id == task.base_id)
-        return Solution(attempts=attempts, episodes=tuple(own), seconds=time.monotonic() - start)
+        best = submitted_at(attempts)
+        return Solution(
+            code=best.trajectory.solution,
+            passed=best.evaluation.passed,
+            tests=best.evaluation.checks,
+            confidence=best.evaluation.pass_rate,
+            attempts=attempts,
+            reflections=tuple(attempt.reflection for attempt in attempts if attempt.reflection),
+            episodes=tuple(each for each in getattr(self.memory, "buffer", ()) if each.task_id == task.base_id),
+            seconds=time.monotonic() - start,
+            stop_reason=attempts[-1].stop_reason,
+        )
 
     def recall(self, task: Task, history: Sequence[Attempt]) -> Recollection:
         """Recall memory for the next attempt; add the advice of `stuck` if the actor reads any of the loop's past."""
@@ -164,48 +161,6 @@ class Reflexion:
             return self.reflect_on_success
         is_wanted = round(evaluation.reward, DIGITS) < self.reflect_below or evaluation.outcome != "fail"
         return evaluation.outcome not in UNKNOWN and is_wanted and (self.reflect_on_last or not stop)
-
-
-class Solution(Record, frozen=True, kw_only=True):
-    """The result of a loop."""
-
-    attempts: tuple[Attempt, ...]
-    episodes: tuple[Episode, ...]
-    """The task's episodes in memory; () for memory without a `buffer`."""
-    seconds: float
-    """Wall time of the loop."""
-
-    @property
-    def submitted(self) -> Attempt:
-        """The attempt that is submitted: the first that passed, else the best."""
-        return submitted_at(self.attempts)
-
-    @property
-    def code(self) -> str:
-        return self.submitted.trajectory.solution
-
-    @property
-    def passed(self) -> bool:
-        """Whether it passed its feedback checks."""
-        return self.submitted.evaluation.passed
-
-    @property
-    def tests(self) -> tuple[Check, ...]:
-        return self.submitted.evaluation.checks
-
-    @property
-    def confidence(self) -> float:
-        """Share of its tests that passed, which `confidence_threshold` bounds; in [0, 1]."""
-        return self.submitted.evaluation.pass_rate
-
-    @property
-    def reflections(self) -> tuple[Reflection, ...]:
-        """Those on its attempts, oldest first."""
-        return tuple(attempt.reflection for attempt in self.attempts if attempt.reflection)
-
-    @property
-    def stop_reason(self) -> str:
-        return self.attempts[-1].stop_reason
 
 
 def failed_before(task: Task, recollection: Recollection, attempt: Attempt) -> list[Episode]:

@@ -6,7 +6,25 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 
 from reflexion_lab.errors import ConfigError, DataError
-from reflexion_lab.records import UNKNOWN, Attempt, Grade
+from reflexion_lab.records import UNKNOWN, Attempt, Check, Episode, Grade, Record, Reflection
+
+
+class Solution(Record, frozen=True, kw_only=True):
+    """The result of a loop."""
+
+    code: str
+    """The program that is submitted; `passed`, `tests` and `confidence` are of its attempt."""
+    passed: bool
+    tests: tuple[Check, ...]
+    confidence: float
+    """Share of its tests that passed, in [0, 1]."""
+    attempts: tuple[Attempt, ...]
+    reflections: tuple[Reflection, ...]
+    episodes: tuple[Episode, ...]
+    """The task's, in memory; () for memory without a `buffer`."""
+    seconds: float
+    """Wall time."""
+    stop_reason: str
 
 
 def submitted_at(attempts: Sequence[Attempt], t: int | None = None) -> Attempt:

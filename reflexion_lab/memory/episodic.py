@@ -218,6 +218,7 @@ NAMED = 5
 PARTS = {"tests": 0, "types": 1, "lint": 2, "task_completion": 3, "code_quality": 4, "efficiency": 5}
 """Places of a score's parts in a prompt, as a store does not keep their order; others come last."""
 PROGRESS = {True: "better than the attempt before", False: "no better than the attempt before", None: "N/A"}
+DESCRIBED = ("What worked", "Root cause", "What went wrong", "What to change")
 ENTRY_CHARS = 160
 """Maximum characters of an issue, suggestion, insight or field of a reflection in a prompt."""
 
@@ -332,18 +333,13 @@ def described_insights(insights: Sequence[str]) -> str:
 
 
 def described_reflections(reflections: Iterable[tuple[Reflection, str]]) -> str:
-    """Four or five lines each, with the score of its attempt."""
+    """At most five lines each, with the score of its attempt."""
     entries = []
     for reflection, score in reflections:
         about = ", ".join(filter(None, [score, f"confidence {percent(reflection.confidence)} %"]))
-        worked = [f"- What worked: {line(reflection.what_worked, ENTRY_CHARS)}"] if reflection.what_worked else []
-        lines = [
-            *worked,
-            f"- Root cause: {line(reflection.root_cause, ENTRY_CHARS)}",
-            f"- What went wrong: {line(reflection.what_went_wrong, ENTRY_CHARS)}",
-            f"- What to change: {line(reflection.what_to_change, ENTRY_CHARS)}",
-        ]
-        entries.append("\n".join([f"Reflection on attempt {reflection.about_attempt} ({about})", *lines]))
+        entries.append(f"Reflection on attempt {reflection.about_attempt} ({about})")
+        texts = [(label, text) for label, text in reflection.statements if label in DESCRIBED]
+        entries += [f"- {label}: {line(text, ENTRY_CHARS)}" for label, text in texts]
     return "\n".join(entries) or "No previous reflections (this is the first attempt)."
 
 

@@ -140,7 +140,8 @@ def test_many_issues_are_cut_and_counted():
 
 def test_a_description_keeps_its_bound_and_breaks_between_lines():
     long = "word\n" * 400
-    session = over(*(reflected(n, root_cause=long, key_insight=f"{n} {long}", what_to_change=long) for n in range(25)))
+    texts = {"root_cause": long, "what_to_change": f"new {long}", "what_worked": f"old {long}"}
+    session = over(*(reflected(n, key_insight=f"{n} {long}", **texts) for n in range(25)))
     full = session_text(session, 10**6)
     assert max(map(len, full.splitlines())) < 200
     assert full.index("1. 24 word") < full.index("20. 5 word")
