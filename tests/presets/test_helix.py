@@ -82,3 +82,10 @@ def test_later_tasks_of_a_run_read_wisdom_and_similar_episodes(tmp_path, workers
         assert bool(others) == ("at a similar task, which failed" in prompts[0]) == (place >= 4)
         assert others <= {*order[:4]}
         assert bool(second.recalled_wisdom) == ("Causes of failure that have come back:" in prompts[1]) == (place >= 4)
+
+
+def test_a_second_run_reads_wisdom_and_episodes_of_the_first(tmp_path):
+    words = (*SMALL[:-1], "benchmark.load.n=2", "loop.max_attempts=2", f"run_root={tmp_path}")
+    for seen, run in enumerate([rl.run(*words, "seed=0", quiet=True), rl.run(*words, "seed=1", quiet=True)]):
+        for first, second in map(run.attempts, run.task_ids):
+            assert bool(first.recalled) == bool(second.recalled_wisdom) == bool(seen)
