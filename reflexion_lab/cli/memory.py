@@ -46,10 +46,12 @@ def add(commands: place.Commands) -> None:
     place.add_flag(sub, "--yes", "confirm; without it, only the numbers are printed")
     sub = _add(kinds, "export", export, "write all records to one file")
     sub.add_argument("file", metavar="FILE", help="*.jsonl, or *.json for one object")
+    layout = "write reflections alone, as OpenAgents' reflections.jsonl has them"
+    sub.add_argument("--as", dest="layout", choices=["openagents"], default="", help=layout)
     text = (
-        "import exports, other stores, reflection files or run folders; attempts of a run become episodes, and the "
-        "items that it ended with are added. Nothing is imported if any record is invalid. A run folder contains no "
-        "task prompts: they are loaded with the run's benchmark, or stay empty if it is not available"
+        "import exports (also OpenAgents' reflections.jsonl), other stores, reflection files or run folders; attempts "
+        "of a run become episodes, and the items that it ended with are added. Nothing is imported if any record is "
+        "invalid. A run's task prompts are loaded with its benchmark, or stay empty if it is not available"
     )
     sub = _add(kinds, "import", import_files, text)
     sub.add_argument("files", metavar="FILE", nargs="+", help="an export, a store, a run folder or reflection files")
@@ -240,7 +242,7 @@ def export(options: argparse.Namespace) -> None:
     if place.is_store(str(file)) or place.is_store(str(file.parent)):
         raise ConfigError(f"FILE: {options.file} is a store, or part of one, and would be lost; name another file")
     with place.kept_at(options.store) as store:
-        counts = dump(store, file)
+        counts = dump(store, file, options.layout)
     say(f"{options.file}: {_listed(counts)} written")
 
 

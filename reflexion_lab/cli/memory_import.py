@@ -24,6 +24,7 @@ from reflexion_lab.protocols import Store, Stored
 from reflexion_lab.records import SCHEMA_VERSION, Episode, Item, Manifest, Mistake, Record, Session, Task, Wisdom
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.runner.objects import method_of
+from reflexion_lab.storage import openagents
 from reflexion_lab.storage.jsonl import Header, check_schema, header_text
 from reflexion_lab.storage.kinds import KIND_OF, KINDS, prepared
 from reflexion_lab.storage.place import load
@@ -61,6 +62,8 @@ def _of_lines(path: Path) -> Iterator[str]:
                 check_schema(where, head.schema)
                 record = kinds[head.kind]
             except (msgspec.ValidationError, KeyError):
+                if record is None and openagents.KEY in line:
+                    record = openagents.Line
                 if record is None:
                     expected = header_text(next(iter(kinds)))
                     yield f"{where}: got no header, expected one such as {expected}; nothing below it was checked"
@@ -130,6 +133,7 @@ def _of_reflections(path: Path) -> Iterator[str]:
 def _of_record(where: str, line: bytes, kind: type[Record]) -> Iterator[str]:
     try:
         record: Any = msgspec.json.decode(line, type=kind)
+        record = record.episode if isinstance(record, openagents.Line) else record
         prepared([record])
     except UNREADABLE as problem:
         yield f"{where}: {problem}; expected one of {kind.__name__}"

@@ -1,7 +1,7 @@
 """Opening the store at a place; export and import of all its records as one file.
 
 An export `*.json` is one object with a list per kind. Any other name is JSON lines, each kind after its header: the
-concatenated files of a JSONL store are an export.
+concatenated files of a JSONL store are an export. Reflections alone are also read and written as lines of OpenAgents.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from reflexion_lab.io.secrets import without_logins
 from reflexion_lab.limits import Above0, validated
 from reflexion_lab.protocols import Store, Stored
 from reflexion_lab.records import SCHEMA_VERSION, Episode, Item, Mistake, Record, Session, Wisdom
+from reflexion_lab.storage import openagents
 from reflexion_lab.storage.in_memory import InMemory
 from reflexion_lab.storage.jsonl import Header, Jsonl, check_schema, faults, header, header_text, replace
 from reflexion_lab.storage.kinds import KINDS, Kind, prepared
@@ -80,8 +81,16 @@ class _Archive(Record, frozen=True, kw_only=True):
     items: tuple[Item, ...] = ()
 
 
-def dump(store: Store, path: Path) -> dict[str, int]:
-    """Export all records of `store` to `path`, atomically; returns the counts by kind. Raises StoreError."""
+def dump(store: Store, path: Path, layout: str = "") -> dict[str, int]:
+    """Export all records of `store` to `path`, atomically; returns the counts by kind. Raises StoreError.
+
+    `layout`: `openagents` exports only reflections, as OpenAgents' lines.
+    """
+    if layout == "openagents":
+        lines = [openagents.line_of(each, each.reflection) for each in store.read(Episode) if each.reflection]
+        with faults(path, "written"):
+            replace(path, lines)
+        return {"reflections": len(lines)}
     counts: Counter[str] = Counter({kind.name: 0 for kind in KINDS})
     with faults(path, "written"):
         replace(path, (_json if path.suffix == ".json" else _jsonl)(store, counts))
@@ -159,13 +168,16 @@ def _of_jsonl(path: Path) -> Iterator[tuple[str, Kind, Stored]]:
                 check_schema(where, head.schema)
                 kind = kinds.get(head.kind)
                 decoder = msgspec.json.Decoder(kind.record) if kind else None
+            elif decoder is None and openagents.KEY in line:
+                kind, decoder = KINDS[0], msgspec.json.Decoder(openagents.Line)
             if kind is None or decoder is None:
                 expected = ", ".join(header_text(name) for name in kinds)
                 raise StoreError(where, "no header", f"one of {expected}", "nothing was imported")
             if head or not line.strip():
                 continue
             try:
-                yield where, kind, decoder.decode(line)
+                record = decoder.decode(line)
+                yield where, kind, record.episode if isinstance(record, openagents.Line) else record
             except UNREADABLE as problem:
                 raise StoreError(
                     f"{where}: {problem}", expected=f"one of {kind.name}", hint="nothing was imported"

@@ -9,22 +9,12 @@ from reflexion_lab.errors import ConfigError
 from reflexion_lab.memory.lessons.mistakes import Mistakes
 from reflexion_lab.memory.retrieval.jaccard import Jaccard
 from reflexion_lab.records import Mistake
+from reflexion_lab.runner.config.check import check
 from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.storage.place import opened
+from tests.builders import TABLES
 
-REFLECTION = "ROOT_CAUSE: no sum\nWHAT_WENT_WRONG: None came\nWHAT_TO_CHANGE: return the sum\nCONFIDENCE: 0.5\n"
-CRITIQUE = {"severity": 0.8, "issues": ["nothing is returned"], "suggestions": ["return the sum"]}
-FINE = {"severity": 0.1, "issues": [], "suggestions": []}
-RULES = [
-    {"when": "^My Python program failed", "scope": "conversation", "reply": REFLECTION},
-    {
-        "when": r"(?s)return sum\(x\).*SEVERITY|SEVERITY.*return sum\(x\)",
-        "scope": "conversation",
-        "reply": json.dumps(FINE),
-    },
-    {"when": "SEVERITY", "scope": "conversation", "reply": json.dumps(CRITIQUE)},
-]
 WRONG, RIGHT = "\n    return None\n", "\n    return sum(x)\n"
 
 
@@ -34,7 +24,7 @@ def run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
     def run(*words, reply=WRONG, n=1, **fields):
-        rules = [*RULES, {"when": "", "scope": "conversation", "reply": reply}]
+        rules = [*TABLES["rules of a critic"], {"when": "", "scope": "conversation", "reply": reply}]
         (tmp_path / "script.json").write_text(json.dumps(rules))
         rows = [
             {"task_id": f"t/{n}", "prompt": f'def f(x):\n    """Return the sum of list {n}."""\n', "entry_point": "f",
@@ -52,18 +42,16 @@ def run(tmp_path, monkeypatch):
 def test_initial_code_is_criticised_and_revised_in_attempt_1(run):
     given = "def f(x):\n    return x\n"
     (attempt,) = run(reply=RIGHT, initial_code=given)["t/0"]
-    first, second = attempt.trajectory.steps
+    first, second = (work := attempt.trajectory).steps
     assert (first.program, first.critique.severity, first.usage.calls) == (given, 0.8, 0)
     assert "return sum(x)" in second.program
-    assert (attempt.trajectory.strategy, attempt.trajectory.ended) == ("critique_revise", "low_severity")
-    assert attempt.evaluation.passed
+    assert (work.strategy, work.ended, attempt.evaluation.passed) == ("critique_revise", "low_severity", True)
     assert (attempt.usage["actor"].calls, attempt.usage["critic"].calls) == (1, 2)
 
 
 def test_the_critic_of_initial_code_reads_mistakes_and_they_count_as_read(run):
     _, (first, *_) = run("memory.shared.shown.min_score=0", n=2, initial_code="def f(x):\n    pass\n").values()
-    critique = first.trajectory.steps[0].critique.messages[0].content
-    assert "Mistakes on similar tasks" in critique
+    assert "Mistakes on similar tasks" in first.trajectory.steps[0].critique.messages[0].content
     (mistake,) = first.recalled_mistakes
     assert mistake not in first.trajectory.left_out
 
@@ -72,10 +60,8 @@ def test_show_prints_drafts_with_severities_and_how_they_ended(run, capsys):
     (attempt, *_) = run(n=1)["t/0"]
     assert cli.main(["show", "--last", "t/0"]) == 0
     shown = capsys.readouterr().out
-    drafts = [step for step in attempt.trajectory.steps if step.critique]
-    assert len(drafts) >= 2
-    for number in range(1, len(drafts) + 1):
-        assert f"  draft {number}: severity 0.80" in shown
+    drafts = [number for number, step in enumerate(attempt.trajectory.steps, 1) if step.critique]
+    assert all(f"  draft {number}: severity 0.80" in shown for number in drafts)
     assert "improvement +0.00: nothing is returned" in shown
     assert f"  drafts ended: {attempt.trajectory.ended}" in shown
 
@@ -87,19 +73,14 @@ def test_the_mistakes_of_a_run_are_limited_by_a_key(run):
         assert len(last.recalled_mistakes) == known
     assert compose("memory.shared.max_mistakes=5").memory.shared.max_mistakes == 5
     with pytest.raises(ConfigError, match="max_mistakes"):
-        from reflexion_lab.runner.config.check import check
-
         check(compose("preset=jido", "memory.shared.max_mistakes=0"))
 
 
 def test_mistakes_twice_or_without_a_prompt_are_refused_and_have_a_time(run, tmp_path, capsys):
     mistake = {"task_id": "t", "prompt_hash": "", "mistake": "wrong", "severity": 0.5}
     memory = Mistakes(Jaccard())
-    entries = [
-        Mistake(mistake_id=name, prompt=prompt, **mistake) for name, prompt in [("a", "sum"), ("b", " "), ("a", "sum")]
-    ]
-    assert {entry.timestamp > 0 for entry in memory.extend(entries)} == {True}
-    assert len(memory) == 1
+    entries = [Mistake(mistake_id=name, prompt=prompt, **mistake) for name, prompt in ("ab", "b ", "ab")]
+    assert ({entry.timestamp > 0 for entry in memory.extend(entries)}, len(memory)) == ({True}, 1)
     run()
     run()
     stored = list(opened(tmp_path / "runs" / "memory").read(Mistake))

@@ -65,13 +65,9 @@ class CritiqueRevise:
         """The task's initial code in attempt 1, if there is any; else the generator's draft."""
         if recollection.attempt > 1 or not task.initial_code:
             return self.generator.act(task, recollection)
-        read = {
-            mistake.mistake_id for mistake in recollection.mistakes if getattr(self.critic, "reads_mistakes", False)
-        }
-        unread = tuple(sorted({*recollection.ids} - read))
-        return Trajectory(
-            solution=task.initial_code, strategy="given", extraction="given", left_out=unread, cached=True
-        )
+        read = recollection.mistakes if getattr(self.critic, "reads_mistakes", False) else ()
+        rest = tuple(sorted(recollection.ids - {mistake.mistake_id for mistake in read}))
+        return Trajectory(solution=task.initial_code, strategy="given", extraction="given", left_out=rest, cached=True)
 
     def act(self, task: Task, recollection: Recollection) -> Trajectory:
         """Raises what the generator raises, and HarnessError, ModelNotFound and StoreError of the other parts."""

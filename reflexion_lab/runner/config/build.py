@@ -299,11 +299,10 @@ def refitted(node: Mapping[str, Any], values: Mapping[str, Any], key: str) -> It
     """Changes by which `values`, set for another part under `key`, suit the part of `node`: dotted keys with their
     value, None where it is left out. What its class does not take goes to the part that it wraps as `first`.
     """
-    names: Sequence[str] | None = list(values)
-    if "_target_" in node:
-        with contextlib.suppress(ImportError, AttributeError, TypeError, ValueError):  # building it says so
-            names = _names(located(str(node["_target_"])))
-    others = {name: value for name, value in values.items() if name not in (values if names is None else names)}
+    names = None
+    with contextlib.suppress(ImportError, AttributeError, TypeError, ValueError):  # building it says so
+        names = _names(located(str(node.get("_target_"))))
+    others = {name: value for name, value in values.items() if names is not None and name not in names}
     yield from ((_below(key, name), None) for name in others if name in node)
     known = {name: value for name, value in values.items() if name not in others}
     if isinstance(first := node.get("first"), dict) and "_target_" in first:
