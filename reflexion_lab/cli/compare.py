@@ -72,7 +72,7 @@ def compare(options: argparse.Namespace) -> None:
     """
     runs = None if _cases(options) else chosen(options)
     if runs and not options.csv and not options.json and len(groups := _of_benchmarks(runs)) > 1:
-        problems = []
+        problems: list[Exception] = []
         for group in groups:
             try:
                 _compare(options, group)

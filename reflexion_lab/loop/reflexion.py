@@ -18,19 +18,11 @@ from reflexion_lab.records import DIGITS, UNKNOWN, Attempt, Delta, Episode, Eval
 class Reflexion:
     """The loop of one task. With `max_attempts=1` it is a single attempt without learning.
 
-    Parameters
-    ----------
-    actor, evaluator, reflector, memory, stop : parts
-        Implementations of `reflexion_lab.protocols`.
-    stuck : Stuck, optional
-        Advice to the actor when attempts repeat; `stop` decides whether repetition also ends the loop. Default: none.
-    reflect_on_last : bool
-        Also reflect on the last attempt, for later tasks. Default True.
-    reflect_on_success : bool
-        Also reflect on attempts that passed. Default False.
-    reflect_below : float
-        Reflect on failed attempts with a reward below this, in (0, 1], and on all that did not merely give a wrong
-        answer (error, timeout, no program). Default 1.
+    `actor`, `evaluator`, `reflector`, `memory`, `stop`: implementations of `reflexion_lab.protocols`. `stuck`: advice
+    to the actor when attempts repeat; `stop` decides whether repetition also ends the loop. Default: none.
+    `reflect_on_last`: also reflect on the last attempt, for later tasks. Default True. `reflect_on_success`: also
+    reflect on attempts that passed. Default False. `reflect_below`: reflect on failed attempts with a reward below
+    this, in (0, 1], and on all that did not merely give a wrong answer (error, timeout, no program). Default 1.
     """
 
     @validated

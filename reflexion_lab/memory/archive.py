@@ -73,28 +73,13 @@ class Learnt(Record, frozen=True, kw_only=True):
 class Archive:
     """Episodes, wisdom, mistakes and insights shared by all loops of a run, and by runs through a store.
 
-    Parameters
-    ----------
-    store
-        Its errors are warnings: the run folder has every attempt.
-    retriever
-        Constructor of an empty retriever; episodes, wisdom and mistakes have one each.
-    shown
-        Limits on lessons in prompts.
-    match
-        Text of an episode that is compared with the task.
-    same_task
-        Also recall earlier runs' attempts at the same task, which changes the meaning of pass@1.
-    max_episodes
-        Capacity; the oldest episode is evicted.
-    max_mistakes
-        The same of mistakes.
-    retire_after, retire_below
-        Wisdom is retired after this many uses if its success rate is below the threshold.
-    curated
-        Items of a curator; None: none.
-    keeps_episodes
-        Whether anything reads the episodes of other loops, or what is learnt from them; else only items change.
+    `store`: its errors are warnings: the run folder has every attempt. `retriever`: constructor of an empty retriever;
+    episodes, wisdom and mistakes have one each. `shown`: limits on lessons in prompts. `match`: text of an episode that
+    is compared with the task. `same_task`: also recall earlier runs' attempts at the same task, which changes the
+    meaning of pass@1. `max_episodes`: capacity; the oldest episode is evicted. `max_mistakes`: the same of mistakes.
+    `retire_after`, `retire_below`: wisdom is retired after this many uses if its success rate is below the threshold.
+    `curated`: items of a curator; None: none. `keeps_episodes`: whether anything reads the episodes of other loops, or
+    what is learnt from them; else only items change.
     """
 
     @validated

@@ -66,9 +66,9 @@ def _read(text: str) -> Listing:
         body = msgspec.json.decode(text)
     except (ValueError, RecursionError):
         body = ""
-    rows = body.get("data") if isinstance(body, dict) else body
-    is_list = isinstance(rows, list)
-    rows = [row for row in rows if isinstance(row, dict)] if is_list else []
+    listed = body.get("data") if isinstance(body, dict) else body
+    is_list = isinstance(listed, list)
+    rows = [row for row in listed if isinstance(row, dict)] if isinstance(listed, list) else []
     models = tuple(_model(row["id"], row) for row in rows if isinstance(row.get("id"), str))
     return Listing(models, is_list, is_alone=len(models) == 1 and models[0].owner != "library")
 

@@ -91,23 +91,10 @@ class Decision(NamedTuple):
 class AMem:
     """Notes on finished loops, and the nearest of them with those that they link to.
 
-    Parameters
-    ----------
-    retriever : Retriever
-        Empty, for this curator alone.
-    model : Model
-    sampling : Sampling
-    prompts : Prompts
-    variant : str
-        `paper`, or `released`: new notes are not described, and compared by their content alone.
-    k : int
-        Nearest notes in the prompt; at most as many linked ones follow them.
-    neighbours : int
-        Nearest notes that a new one may change.
-    max_chars : int
-        Length of a note's content.
-    constrained : bool
-        Send the grammars, for models that support them.
+    `retriever`: empty, for this curator alone. `variant`: `paper`, or `released`: new notes are not described, and
+    compared by their content alone. `k`: nearest notes in the prompt; at most as many linked ones follow them.
+    `neighbours`: nearest notes that a new one may change. `max_chars`: length of a note's content. `constrained`: send
+    the grammars, for models that support them.
     """
 
     bank = True

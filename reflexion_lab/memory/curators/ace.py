@@ -73,24 +73,11 @@ class Reflected(NamedTuple):
 class ACE:
     """A playbook in sections.
 
-    Raises ConfigError: `similar` without a retriever whose scores are similarities (`is_similarity`).
-
-    Parameters
-    ----------
-    model, sampling, prompts
-        Of both calls.
-    retriever : Retriever or None
-        Finds similar items for `similar`. Empty, for this curator alone.
-    variant : str
-        `paper` or `released`.
-    similar : float or None
-        Retriever score, in [0, 1], from which a new item repeats an old one; 0: never. None: 0.9 for `paper`, else 0.
-    token_budget : int
-        In the curator's prompt; 0: none.
-    max_chars : int
-        Length of the loop in a prompt.
-    constrained : bool
-        Send grammars, for models that support them.
+    Raises ConfigError: `similar` without a retriever whose scores are similarities (`is_similarity`). `model`,
+    `sampling`, `prompts`: of both calls. `retriever`: finds similar items for `similar`. Empty, for this curator alone.
+    `variant`: `paper` or `released`. `similar`: retriever score, in [0, 1], from which a new item repeats an old one;
+    0: never. None: 0.9 for `paper`, else 0. `token_budget`: in the curator's prompt; 0: none. `max_chars`: length of
+    the loop in a prompt. `constrained`: send grammars, for models that support them.
     """
 
     @validated

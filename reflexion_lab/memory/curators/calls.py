@@ -30,19 +30,8 @@ class Reply(NamedTuple):
 class Calls:
     """Renders a template with finished loops, as long as the model's context allows, and calls the model.
 
-    Parameters
-    ----------
-    model : Model
-    sampling : Sampling
-    prompts : Prompts
-    max_chars : int
-        Length of each finished loop in a prompt.
-    submitted_only : bool
-        Only the submitted attempt of a loop; else all.
-    has_verdict : bool
-        As of `described`.
-    constrained : bool
-        Send grammars, for models that support them.
+    `max_chars`: length of each finished loop in a prompt. `submitted_only`: only the submitted attempt of a loop; else
+    all. `has_verdict`: as of `described`. `constrained`: send grammars, for models that support them.
     """
 
     def __init__(

@@ -54,22 +54,10 @@ word ::= [a-zA-Z_.,`']{1,24} | [!-;=?-~]{1,10}
 class DynamicCheatsheet:
     """A page of advice that is written anew as a whole.
 
-    Parameters
-    ----------
-    model, sampling, prompts
-        Of the curator's calls.
-    retriever : Retriever
-        Finds earlier questions, of which the nearest is shown last. Empty, for this curator alone.
-    variant : str
-        `cumulative` or `retrieval_synthesis`.
-    k : int
-        Earlier questions of `retrieval_synthesis`.
-    max_chars : int
-        Length of each question with its answer.
-    constrained : bool
-        Send a grammar, for models that support one.
-    limits : ItemLimits or None
-        Of memory, and so of the page.
+    `model`, `sampling`, `prompts`: of the curator's calls. `retriever`: finds earlier questions, of which the nearest
+    is shown last. Empty, for this curator alone. `variant`: `cumulative` or `retrieval_synthesis`. `k`: earlier
+    questions of `retrieval_synthesis`. `max_chars`: length of each question with its answer. `constrained`: send a
+    grammar, for models that support one. `limits`: of memory, and so of the page.
     """
 
     bank = (PAIRS,)

@@ -60,24 +60,11 @@ class Change(NamedTuple):
 class ExpeL:
     """Rules from pairs of a passed and a failed attempt at one task, then from chunks of successes.
 
-    Parameters
-    ----------
-    model, sampling, prompts
-        Of the curator's calls.
-    retriever : Retriever or None
-        Finds the examples. Empty, for this curator alone.
-    variant : str
-        `paper` or `released`.
-    max_rules : int
-        Number of rules from which the prompt of `released` asks for removals; no limit.
-    max_operations : int
-        Operations of one call that count, the first ones; 0: all, as in the released code.
-    examples : int
-        Similar successful loops in the actor's prompt, behind the rules; 0: none are kept.
-    max_chars : int
-        Length of each loop in a prompt.
-    constrained : bool
-        Send grammars, for models that support them.
+    `model`, `sampling`, `prompts`: of the curator's calls. `retriever`: finds the examples. Empty, for this curator
+    alone. `variant`: `paper` or `released`. `max_rules`: number of rules from which the prompt of `released` asks for
+    removals; no limit. `max_operations`: operations of one call that count, the first ones; 0: all, as in the released
+    code. `examples`: similar successful loops in the actor's prompt, behind the rules; 0: none are kept. `max_chars`:
+    length of each loop in a prompt. `constrained`: send grammars, for models that support them.
     """
 
     bank = (EXAMPLES,)

@@ -45,23 +45,10 @@ _LABELS = Labels({**{part: (part.lower(),) for part in CHARS}, "ITEM": ("memory_
 class ReasoningBank:
     """Strategies of the most similar past tasks.
 
-    Parameters
-    ----------
-    retriever : Retriever
-        Empty, for this curator alone.
-    model : Model
-    sampling : Sampling
-    prompts : Prompts
-    scaling : str
-        MaTTS: `none` (only the submitted attempt), `parallel` or `sequential`.
-    variant : str
-        `paper`, or `released`: success is inverted, and items are the blocks between blank lines.
-    n : int
-        Past tasks whose items are in the prompt.
-    max_chars : int
-        Length of a finished loop in the prompt.
-    constrained : bool
-        Send the grammar, for models that support one.
+    `retriever`: empty, for this curator alone. `scaling`: MaTTS: `none` (only the submitted attempt), `parallel` or
+    `sequential`. `variant`: `paper`, or `released`: success is inverted, and items are the blocks between blank lines.
+    `n`: past tasks whose items are in the prompt. `max_chars`: length of a finished loop in the prompt. `constrained`:
+    send the grammar, for models that support one.
     """
 
     bank = True

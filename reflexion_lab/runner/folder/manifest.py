@@ -76,22 +76,10 @@ def new_manifest(
 ) -> Manifest:
     """The manifest of a run that starts now.
 
-    Parameters
-    ----------
-    config : dict
-        The whole config, without interpolations.
-    benchmark, digest : str
-        Name and digest of the benchmark.
-    n_expected : int
-        Number of tasks.
-    models : mapping of str to Model
-        By role, the actor included.
-    isolation : sequence of str
-        Isolation layers of the sandbox.
-    origin : Provenance, optional
-        By default that of this process, without overrides.
-    tasks : tuple of str, optional
-        `Benchmark.tasks_digest` and `Benchmark.drawn`.
+    `config`: the whole config, without interpolations. `benchmark`, `digest`: name and digest of the benchmark.
+    `n_expected`: number of tasks. `models`: by role, the actor included. `isolation`: isolation layers of the sandbox.
+    `origin`: by default that of this process, without overrides. `tasks`: `Benchmark.tasks_digest` and
+    `Benchmark.drawn`.
     """
     config = without_logins(config)
     commit, dirty = git_state()

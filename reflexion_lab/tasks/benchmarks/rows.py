@@ -57,25 +57,14 @@ def read(
     """Tasks of a file or data set.
 
     Raises DataError: the source is missing, unreadable or without tasks; lists place and field of up to ten bad rows.
-    Its digest is that of the file's bytes; for a saved folder or the hub, that of the rows.
-
-    Parameters
-    ----------
-    path : str
-        A file of JSON (an array, or an object a line; blank lines are skipped) or a table with a header, in UTF-8 or
-        UTF-16, packed by gzip or not; a `.parquet` file, a folder of `save_to_disk`, or
-        `hf://datasets/OWNER/NAME[/SUBSET[/SPLIT]]`. Lists may be texts in JSON or Python.
-    task_of : callable
-        Converts a row to a task, or to None to skip it, and takes the columns that it reads out of the row, as
-        `decoded` does; raises DataError for a wrong field.
-    name : str
-        Name of the benchmark; by default that of the file, without suffixes, or of the data set.
-    expected : str
-        Error text for a source without tasks.
-    instead : str
-        Hint for a missing package `datasets` or an unreachable hub.
-    fields : mapping
-        Columns by field, for those of other names.
+    Its digest is that of the file's bytes; for a saved folder or the hub, that of the rows. `path`: a file of JSON (an
+    array, or an object a line; blank lines are skipped) or a table with a header, in UTF-8 or UTF-16, packed by gzip or
+    not; a `.parquet` file, a folder of `save_to_disk`, or `hf://datasets/OWNER/NAME[/SUBSET[/SPLIT]]`. Lists may be
+    texts in JSON or Python. `task_of`: converts a row to a task, or to None to skip it, and takes the columns that it
+    reads out of the row, as `decoded` does; raises DataError for a wrong field. `name`: name of the benchmark; by
+    default that of the file, without suffixes, or of the data set. `expected`: error text for a source without tasks.
+    `instead`: hint for a missing package `datasets` or an unreachable hub. `fields`: columns by field, for those of
+    other names.
     """
     marks = f"{path}/state.json", f"{path}/dataset_dict.json"
     is_saved = isfile(marks[0]) or isfile(marks[1])  # noqa: PTH113 - `Path` raises for a name that is too long
