@@ -89,7 +89,9 @@ def test_the_prompt_tells_where_its_lessons_come_from(sandbox, actor):
     assert "Mistake: " in first and "Correction: none was found" in first
     assert "imilar task" in first
     assert "own/" not in first
-    assert ("Earlier attempts:" if actor is SingleShot else "# My attempt 1 at the function below failed:") in second
+    assert (
+        "Earlier attempts:" if actor is SingleShot else "# My attempt 1 at the function below failed, score 0 of 100:"
+    ) in second
 
 
 @pytest.mark.parametrize("actor", [SingleShot, Continuation])
