@@ -6,7 +6,7 @@ import re
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, MutableSequence, Sequence
 
 from msgspec.structs import replace
 
@@ -378,9 +378,7 @@ class EpisodeBuffer:
         # By the retriever's document numbers, `_first` to `total - 1`.
         self._episodes: MutableMapping[int, Episode] = {} if episodes is None else episodes
         self._first = self.total = 0
-        self._keys: dict[int, tuple[tuple[str, str], ...]] = {}
-        self._numbers: dict[tuple[str, str], deque[int]] = {}
-        """By kind of look-up and id."""
+        self._numbers: dict[str, dict[str, MutableSequence[int]]] = {"task": {}, "agent": {}, "session": {}}
 
     def store(self, episode: Episode) -> Episode:
         """Store an episode; returns it with an id and a timestamp. Raises DataError without an `agent_id`."""
@@ -394,21 +392,22 @@ class EpisodeBuffer:
                 self._retriever.add([document(episode, self._match) for episode in stored])
             for episode in stored:
                 if len(self._episodes) == self.capacity:
-                    del self._episodes[self._first]
-                    for key in self._keys.pop(self._first):
-                        self._numbers[key].popleft()
-                        if not self._numbers[key]:
-                            del self._numbers[key]
+                    for numbers, name in self._look_ups(self._episodes.pop(self._first)):
+                        del numbers[name][0]
+                        if not numbers[name]:
+                            del numbers[name]
                     self._first += 1
                 self._episodes[self.total] = episode
-                ids = {"task": episode.task_id, "agent": episode.agent_id, "session": episode.session_id}
-                self._keys[self.total] = tuple(ids.items())
-                for key in ids.items():
-                    self._numbers.setdefault(key, deque()).append(self.total)
+                for numbers, name in self._look_ups(episode):
+                    # A deque takes 0.7 KB, which pays for an agent's many episodes alone.
+                    numbers.setdefault(name, deque() if numbers is self._numbers["agent"] else []).append(self.total)
                 self.total += 1
             if self._retriever is not None:
                 self._retriever.forget(self._first)
         return stored
+
+    def _look_ups(self, episode: Episode) -> Iterator[tuple[dict[str, MutableSequence[int]], str]]:
+        return zip(self._numbers.values(), (episode.task_id, episode.agent_id, episode.session_id), strict=True)
 
     def by_task(self, task_id: str) -> list[Episode]:
         """The task's episodes, oldest first."""
@@ -424,7 +423,7 @@ class EpisodeBuffer:
 
     def _by(self, kind: str, name: str) -> list[Episode]:
         with self._lock:
-            return [self._episodes[number] for number in self._numbers.get((kind, name), ())]
+            return [self._episodes[number] for number in self._numbers[kind].get(name, ())]
 
     def relevant(self, text: str, k: int, min_score: float = 0.0) -> list[Episode]:
         """The `k` nearest episodes, best first, the newer first on a tie; `min_score` is inclusive. Raises ConfigError
