@@ -29,7 +29,7 @@ def test_a_second_run_reads_the_session_that_the_first_one_stored(bot):
         lines = [line for line in last.splitlines() if line.startswith(("Parts: ", "Previous trajectory: "))]
         assert len(lines) == 2
         assert {*lines, "Progress: no better than the attempt before"} < {*again.splitlines()}
-        assert "Issues: assert " in again
+        assert "Issues: assert " in again and again.count("Try the smallest input by hand first") == 1
         assert "Suggestions: Check what reaches the failing operation: `assert " in again
         assert "Progress: no better than the attempt before" in after  # than the last of the run before
     assert main(["bundle", str(second.path), "-o", "second.zip"]) == main(["replay", "second.zip"]) == 0

@@ -131,13 +131,6 @@ def test_the_weights_of_the_bots_score_are_parameters(run):
     assert first.evaluation.outcome == "fail"
 
 
-def test_the_session_of_the_bot_is_kept_from_run_to_run(run):
-    run("bot", "benchmark.limit=1")
-    first = run("bot", "benchmark.limit=1")["sum"][0]
-    assert "Previous score: 99 of 100" in read(first)
-    assert read(first).count("a function without return gives None") == 1
-
-
 def test_bot_reflects_on_what_worked_too_with_an_insight(run, tmp_path):
     rules = [RULES[1], {"when": "", "scope": "conversation", "reply": "```python\ndef f(x):\n    return sum(x)\n```"}]
     script(tmp_path, rules)

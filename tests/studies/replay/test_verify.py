@@ -98,7 +98,6 @@ KINDS = [
     ("evaluator=with_trajectory", "evaluator.tests_weight=0.3", "evaluator.trajectory.max_turns=3"),
     ("evaluator=with_trajectory", f"{WRAPPED}.combined.Combined"),
     ("evaluator=with_trajectory", f"{WRAPPED}.static.StaticCheck", "+evaluator.evaluator.tool=ruff"),
-    ("preset=ralph",),
 ]
 
 
