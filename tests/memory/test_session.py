@@ -96,13 +96,6 @@ def test_the_score_is_a_hundredfold_reward_with_halves_rounded_up(reward, score)
     assert text.startswith(f"Previous score: {score} of 100\nParts: no lint {score} %\n")
 
 
-def test_failing_checks_stand_for_issues_that_no_evaluator_named():
-    checks = (Check(name="assert f(1)", outcome="pass"), Check(name="assert f(2)", outcome="fail", message="got 3"))
-    text = described_evaluation(Evaluation(passed=False, outcome="fail", reward=0.5, checks=checks))
-    assert "Issues: assert f(2): got 3\nSuggestions: Trace this by hand" in text
-    assert text.endswith("and correct that step: `assert f(2)`")
-
-
 @pytest.mark.parametrize(
     ("evaluation", "issues", "suggestion"),
     [

@@ -11,9 +11,7 @@ SMALL = ("preset=bot", "model=simulated", "model.first=0", "model.repair=0", "be
 
 
 def prompts(run):
-    return [
-        [attempt.trajectory.messages[-1].content for attempt in run.attempts(task)] for task in sorted(run.task_ids)
-    ]
+    return [[each.trajectory.messages[-1].content for each in run.attempts(task)] for task in sorted(run.task_ids)]
 
 
 @pytest.fixture
@@ -35,22 +33,18 @@ def test_a_second_run_reads_the_session_that_the_first_one_stored(bot):
     assert main(["bundle", str(second.path), "-o", "second.zip"]) == main(["replay", "second.zip"]) == 0
 
 
-def test_each_reflection_says_what_worked_and_has_its_score_and_day(bot):
-    _, second, third = prompts(bot())[0]
-    for text, n in (("Attempt 1, score 81 of 100:\n", 1), ("Attempt 2, score 81 of 100:\n", 0)):
-        assert (second.count(text), third.count(text)) == (n, 1)
-    assert third.count("What worked: the signature\nRoot cause: ") == 2
+def test_the_prompt_has_score_parts_issues_progress_and_what_worked(bot):
+    first, second, third = prompts(bot())[0]
+    assert "Previous score" not in first
+    for text in (
+        "Previous score: 81 of 100\nParts: tests 0 %, task completion 100 %, code quality 40 %, efficiency 95 %\n",
+        "Issues: ValueError in 2 of 2 checks\nSuggestions: Check what reaches", "Progress: N/A", "Turns: 1, Tools",
+        "Attempt 1, score 81 of 100:\n", "What worked: the signature\nRoot cause: ", "Try the smallest input by hand",
+    ):  # fmt: skip
+        assert second.count(text) == 1, text
+    assert "Progress: no better than the attempt before" in third and "Attempt 2, score 81 of 100:\n" in third
     (again, *_), *_ = prompts(bot())
     assert re.search(r"attempt 3 \(score 81 of 100, \d{4}-\d\d-\d\d, confidence 50 %\)\n- What worked: the s", again)
-
-
-def test_the_printed_score_is_the_trajectorys_and_quality_sees_errors(bot):
-    run = bot()
-    *_, third = prompts(run)[0]
-    parts = run.attempts(min(run.task_ids))[1].evaluation.components
-    assert (parts["task_completion"], parts["code_quality"], parts["efficiency"]) == (1, 0.4, 0.95)
-    assert "Previous score: 81 of 100\nParts: tests 0 %, task completion 100 %, code quality 40 %, " in third
-    assert "Issues: ValueError in 2 of 2 checks\nSuggestions: Check what reaches" in third
 
 
 @pytest.mark.parametrize(

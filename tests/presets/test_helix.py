@@ -45,10 +45,9 @@ def test_the_loop_ends_with_the_first_program_that_passes():
 
 
 def test_the_configuration_is_that_of_the_document():
-    loop = rl.by_hand(*SMALL, "benchmark.load.n=1").loop()
     cfg = rl.compose(*SMALL)
     assert (cfg.loop.max_attempts, cfg.loop.confidence_threshold, cfg.loop.timeout) == (3, 0.95, 300)
-    assert loop.memory.buffer.capacity == 1000
+    assert rl.by_hand(*SMALL).loop().memory.buffer.capacity == 1000
     example = ("loop.max_attempts=5", "loop.confidence_threshold=0.9", "loop.timeout=600", "memory.max_episodes=2000")
     parts = rl.by_hand(*SMALL, *example, "benchmark.load.n=1")
     loop = parts.loop()
