@@ -12,7 +12,7 @@ Determinism : a part's result depends on its arguments, its constructor's and th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
 
@@ -311,8 +311,8 @@ class Stop(Protocol):
 class Loop(Protocol):
     """One task's attempts."""
 
-    def attempts(self, task: Task) -> Iterator[Attempt]:
-        """Attempts, made lazily; the last has a stop reason."""
+    def attempts(self, task: Task, earlier: Iterable[Attempt] = ()) -> Iterator[Attempt]:
+        """Attempts, made lazily, after the `earlier` ones of an interrupted loop; the last has a stop reason."""
 
 
 class Tracker(Protocol):

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from reflexion_lab.analysis.report import cells
 from reflexion_lab.cli import memory_history, place
 from reflexion_lab.cli.sheets import episode_table, say, say_json, sheet, when
@@ -38,6 +40,10 @@ def add(commands: place.Commands) -> None:
     minimum = "minimum number of reflections (default: %(default)s)"
     sub.add_argument("--min-frequency", metavar="N", type=place.count, default=2, help=minimum)
     place.add_limit(sub, 20, "maximum number, 0 for all")
+    place.add_json(sub)
+    text = "measure what loops of runs, or else of the store, learnt: rewards, errors, lessons, tasks that came back"
+    sub = _add(kinds, "analyze", analyze, text)
+    place.add_runs(sub)
     place.add_json(sub)
     sub = _add(kinds, "prune", prune, "remove old episodes and mistakes; cannot be undone")
     sub.add_argument("--days", metavar="N", type=float, required=True, help="minimum age in days")
@@ -109,8 +115,6 @@ def validate(options: argparse.Namespace) -> int:
 
 
 def schema(options: argparse.Namespace) -> None:
-    import msgspec
-
     from reflexion_lab.memory.reflection_layout import ReflectionFile
 
     print(json.dumps(msgspec.json.schema(ReflectionFile), indent=2))
@@ -202,6 +206,23 @@ def patterns(options: argparse.Namespace) -> None:
     say(sheet(title, ("insight or lesson", "reflections"), rows, note=note) if insights else "no pattern found")
     if options.json:
         say_json({"store": place.without_password(options.store), "n": len(insights), "patterns": insights})
+
+
+def analyze(options: argparse.Namespace) -> None:
+    from reflexion_lab.analysis.learning.transitions import learning_of
+    from reflexion_lab.cli.memory_import import records_of
+
+    if options.runs or options.last:
+        records = [record for folder in place.chosen(options) for record in records_of(folder, {})]
+    else:
+        with place.kept_at(options.store) as store:
+            records = [*store.read(Episode)]
+    learning = learning_of(record for record in records if isinstance(record, Episode))
+    for name, value in learning.items():
+        text = f"{value:.3g}" if isinstance(value, float | int) else ""
+        say(f"{name}: {text or (cells.counts(value) if isinstance(value, dict) else cells.rate(value, 'loops'))}")
+    if options.json:
+        say_json(learning)
 
 
 def measures(options: argparse.Namespace) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from msgspec.structs import replace
@@ -49,14 +49,18 @@ class Reflexion:
         self.reflect_on_success = reflect_on_success
         self.reflect_below = reflect_below
 
-    def attempts(self, task: Task) -> Iterator[Attempt]:
-        """Yield the attempts at `task`; the last one has a stop reason.
+    def attempts(self, task: Task, earlier: Iterable[Attempt] = ()) -> Iterator[Attempt]:
+        """Yield the attempts at `task`, first the `earlier` ones of an interrupted loop; the last has a stop reason.
 
         An attempt is yielded, and so written to disk, before memory stores it, which happens when the iterator is
         advanced. An exception is a failure of the harness: its note names stage and attempt, and all attempts yielded
         before it stand. An exception of the reflector carries the evaluated attempt as `judged`.
         """
         history: list[Attempt] = []
+        for attempt in earlier:
+            yield attempt
+            self.memory.remember(task, attempt)
+            history.append(attempt)
         while not history or not history[-1].stop_reason:
             recollection = self.recall(task, history)
             trajectory = self.act(task, recollection)

@@ -182,6 +182,7 @@ def episode_of(task: Task, attempt: Attempt, session_id: str, agent_id: str) -> 
     """The episode of an attempt."""
     reflection, evaluation = attempt.reflection, attempt.evaluation
     metadata = {"verification_type": evaluation.verification_type, "outcome": evaluation.outcome}
+    metadata["errors"] = str(len(evaluation.failures))
     if attempt.recalled_wisdom:
         metadata["wisdom"] = " ".join(attempt.recalled_wisdom)
     return Episode(

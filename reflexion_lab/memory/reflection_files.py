@@ -1,58 +1,49 @@
 """Readable reflection files: a folder per loop, a file per attempt, validated when written and read.
 
-For example reflections/my-loop/001.json, the first attempt. Order is numeric: 1000 follows 999. Their layout:
-`reflection_layout.py`.
+For example reflections/my-loop/001.json, the first attempt. Order is numeric: 1000 follows 999.
 """
 
 from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import msgspec
-from msgspec.structs import replace as with_values
+from msgspec.structs import replace
 
 from reflexion_lab.errors import StoreError
-from reflexion_lab.io.files import replace
-from reflexion_lab.memory.reflection_layout import LOOP_ID, ReflectionFile
-from reflexion_lab.records import Category, Episode
+from reflexion_lab.io import files
+from reflexion_lab.memory.reflection_layout import LOOP_ID, ReflectionFile, loop_id_of
+from reflexion_lab.records import Attempt, Category, Episode
 
 
-def problems(content: object) -> list[str]:
-    """Faults of a file's decoded JSON, one per part of the file, as `path: got …, expected …`."""
+def problems(content: Any) -> list[str]:
+    """Faults of a file's decoded JSON, the first of each part of the file, as `path: got …, expected …`."""
     if not isinstance(content, dict):
         return [f"the content: got {content!r:.60}, expected an object"]
-    if faults := list(_misfits(content)):
-        return faults
-    is_blank = not content["self_reflection"]["reflection_text"].strip()
-    where = "self_reflection.reflection_text"
-    is_told = content["evaluator_output"]["passed"] or not is_blank
-    return [] if is_told else [f"{where}: got a blank text, expected the reflection on a failed attempt"]
-
-
-def _misfits(content: dict[str, Any]) -> Iterator[str]:
-    """The first missing or wrong value of each part."""
+    faults = []
     for field in msgspec.structs.fields(ReflectionFile):
-        if field.name not in content and not field.required:
-            continue
         value: Any = content.get(field.name)
         try:
-            msgspec.convert(value, field.type)
+            msgspec.convert(value, field.type if field.name in content or field.required else Any)
         except msgspec.ValidationError as problem:
             text, _, place = str(problem).replace("`", "").partition(" - at $")
             for name in re.findall(r"[^.\[\]]+", place):
                 value = value[int(name) if isinstance(value, list) else name]
             wanted = text[0].lower() + text[1:].partition(", got ")[0]
             wanted = f"expected one of {', '.join(Category)}" if "enum" in wanted else wanted
-            yield f"{field.name}{place}: got {value!r:.60}, {wanted}"
+            faults.append(f"{field.name}{place}: got {value!r:.60}, {wanted}")
+    is_told = faults or content["evaluator_output"]["passed"] or content["self_reflection"]["reflection_text"].strip()
+    if not is_told:
+        faults.append("self_reflection.reflection_text: got a blank text, expected the reflection on a failed attempt")
+    return faults
 
 
 _DECODER = msgspec.json.Decoder(ReflectionFile)
-ADVICE = "correct the file or move it away"
 
 
 class ReflectionFiles:
@@ -81,15 +72,16 @@ class ReflectionFiles:
             raise StoreError(f"{'; '.join(f'{path}: {fault}' for fault in faults)}; nothing was written")
         try:
             if path.exists():
-                if not self._faults_of(path) and _timeless(_DECODER.decode(path.read_bytes())) == _timeless(file):
+                is_valid, old = not self._faults_of(path), path.read_bytes()
+                if is_valid and replace(_DECODER.decode(old), timestamp=file.timestamp) == file:
                     return path
                 earlier = next(name for n in count(1) if not (name := folder / f"earlier-{n}").exists())
                 earlier.mkdir()
-                for old in self._paths(file.loop_id):
-                    if int(old.stem) >= file.number:
-                        old.rename(earlier / old.name)
+                for later in self._paths(file.loop_id):
+                    if int(later.stem) >= file.number:
+                        later.rename(earlier / later.name)
             folder.mkdir(parents=True, exist_ok=True)
-            replace(path, [msgspec.json.format(msgspec.json.encode(file), indent=2), b"\n"])
+            files.replace(path, [msgspec.json.format(msgspec.json.encode(file), indent=2), b"\n"])
         except OSError as error:
             raise StoreError(
                 f"{path}: not written ({error.strerror}); free some space or name another folder"
@@ -111,8 +103,21 @@ class ReflectionFiles:
         Raises StoreError: invalid files, with every fault; or an invalid `loop_id`.
         """
         if faults := self.faults(loop_id):
-            raise StoreError(f"{'; '.join(faults)}; {ADVICE}")
+            raise StoreError(f"{'; '.join(faults)}; correct the file or move it away")
         return [_DECODER.decode(path.read_bytes()) for path in self._paths(loop_id)]
+
+    def continued(self, run_id: str, attempts: Sequence[Attempt]) -> Iterator[Attempt]:
+        """The first `attempts` of an interrupted loop that have a file, with its words; their source is `edited` if
+        they changed. A loop whose prompts may repeat restarts: a repeated call is a new draw. Raises StoreError.
+        """
+        files = self.read(loop_id_of(f"{run_id}/{attempts[0].task_id}")) if attempts else ()
+        for attempt, file in zip(attempts, files, strict=False):
+            if file.number != attempt.number or attempt.memory.omega == 0 or attempt.memory.is_blind:
+                return
+            words, now = attempt.reflection, file.reflection
+            if words and now and {text for _, text in words.statements} != {text for _, text in now.statements}:
+                words = replace(now, source="edited")
+            yield replace(attempt, reflection=words, trajectory=replace(attempt.trajectory, cached=True))
 
     def faults(self, loop_id: str) -> list[str]:
         """Faults of a loop's files, each with path and field."""
@@ -123,8 +128,7 @@ class ReflectionFiles:
     def loops(self) -> list[str]:
         """Loop ids, sorted: names of the folders with a file such as 001.json; hidden folders are skipped."""
         names = [path.name for path in self.folder.iterdir()] if self.folder.is_dir() else []
-        loops = sorted(name for name in names if not name.startswith(".") and self._paths(name))
-        return [self._only] if self._only else loops
+        return [self._only] if self._only else sorted(n for n in names if n[0] != "." and self._paths(n))
 
     def episodes(self) -> list[Episode]:
         """The attempts of all loops, oldest first. Raises StoreError as `read`."""
@@ -142,19 +146,13 @@ class ReflectionFiles:
             return [f"not readable as JSON ({problem})"]
         if faults := problems(content):
             return faults
-        expected_values = {"loop_id": path.parent.name, "iteration": int(path.stem) - 1}
-        mismatches = [
-            f"{field}: got {content[field]!r}, expected {expected!r}, as the path says"
-            for field, expected in expected_values.items()
-            if content[field] != expected
+        got = {"loop_id": content["loop_id"], "iteration": content["iteration"], "name": path.name}
+        number = int(path.stem)
+        expected = {"loop_id": path.parent.name, "iteration": number - 1, "name": _name(number)}
+        return [
+            f"{k}: got {v!r}, expected {expected[k]!r}, as the path says" for k, v in got.items() if v != expected[k]
         ]
-        name = _name(int(path.stem))
-        return mismatches if path.name == name else [*mismatches, f"name: got {path.name}, expected {name}"]
 
 
 def _name(attempt_number: int) -> str:
     return f"{attempt_number:03d}.json"
-
-
-def _timeless(file: ReflectionFile) -> ReflectionFile:
-    return with_values(file, timestamp=None)

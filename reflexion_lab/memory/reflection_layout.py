@@ -19,7 +19,6 @@ from reflexion_lab.memory.retrieval.texts import signature
 from reflexion_lab.records import UNKNOWN, Attempt, Category, Delta, Episode, Evaluation, Record, Reflection, Task
 from reflexion_lab.text.shorten import line
 
-SCHEMA = 1
 LOOP_ID = re.compile(r"[^./\\\x00-\x1f][^/\\\x00-\x1f]*")
 """Loop ids: no path separators and no leading dot, so that folders stay inside the parent folder."""
 PROGRAM = "program.py"
@@ -109,7 +108,7 @@ class ReflectionFile(Record, frozen=True, kw_only=True):
     self_reflection: SelfReflection
     performance_delta: Delta = Delta()
     memory_metadata: MemoryMetadata
-    schema_version: Annotated[Positive, Meta(le=SCHEMA)] = SCHEMA
+    schema_version: Annotated[Positive, Meta(le=1)] = 1
 
     @property
     def number(self) -> int:
@@ -141,35 +140,34 @@ class ReflectionFile(Record, frozen=True, kw_only=True):
             improvement=words.what_to_change if words else "", confidence=self.self_reflection.confidence,
             passed=verdict.passed, reward=verdict.reward_signal,
             timestamp=self.timestamp.timestamp() if self.timestamp else 0.0,
-            metadata={"verification_type": verdict.verification_type, "outcome": verdict.outcome},
+            metadata={"verification_type": verdict.verification_type, "outcome": verdict.outcome,
+                      "errors": str(len(verdict.errors))},
         )  # fmt: skip
 
 
 def file_of(task: Task, attempt: Attempt, session_id: str, agent_id: str, own: Sequence[Episode]) -> ReflectionFile:
-    """The file of an attempt; its loop id is the session id with path separators quoted. `own`: earlier episodes of the
-    loop, oldest first.
-    """
+    """The file of an attempt. `own`: earlier episodes of the loop, oldest first."""
     trajectory, before, omega = attempt.trajectory, own[-1].code if own else "", attempt.memory.omega
     reflected = [episode for episode in own if episode.reflection]
     iterations = [*(episode.attempt_number - 1 for episode in reflected), attempt.number - 1]
     window = tuple(iterations if omega is None else iterations[max(0, len(iterations) - omega) :])
     related = tuple(episode.attempt_number - 1 for episode in reflected if episode.episode_id in attempt.recalled)
     actions, failing = _actions(attempt, before)
-    files = trajectory.files_modified or (PROGRAM,) * bool(trajectory.solution)
-    total, program = changes(before, trajectory.solution), trajectory.solution
+    program = trajectory.solution
+    files, total = trajectory.files_modified or (PROGRAM,) * bool(program), changes(before, program)
     return ReflectionFile(
-        loop_id=quote(session_id, safe=" ").lstrip("."),
-        iteration=attempt.number - 1,
-        timestamp=datetime.now(UTC),
-        task_id=task.base_id,
-        task_description=task.prompt,
-        agent_id=agent_id,
+        loop_id=loop_id_of(session_id), iteration=attempt.number - 1, timestamp=datetime.now(UTC),
+        task_id=task.base_id, task_description=task.prompt, agent_id=agent_id,
         actor_output=ActorOutput(actions, trajectory.rationale, trajectory.strategy, files, total, program),
-        evaluator_output=_verdict(attempt.evaluation),
+        evaluator_output=_verdict(attempt.evaluation), performance_delta=attempt.delta,
         self_reflection=_words(attempt.reflection, failing, related),
-        performance_delta=attempt.delta,
         memory_metadata=MemoryMetadata(omega, len(window), window, len(iterations)),
-    )
+    )  # fmt: skip
+
+
+def loop_id_of(session_id: str) -> str:
+    """The session id with path separators quoted."""
+    return quote(session_id, safe=" ").lstrip(".")
 
 
 def changes(before: str, after: str) -> Changes:
@@ -209,17 +207,12 @@ def _verdict(evaluation: Evaluation) -> EvaluatorOutput:
     tests = sum(check.kind == "test" for check in evaluation.checks)
     metrics: dict[str, float] = {"tests_passed": tests - len(failing.get("test", ())), "tests_total": tests}
     metrics |= {f"{kind}_errors": len(checks) for kind, checks in failing.items() if kind != "test"}
+    metrics |= {f"{kind}_errors": len(checks) for kind, checks in failing.items() if kind != "test"}
+    results = tuple(VerificationResult(kind, "failed" if texts[kind] else "passed", texts[kind]) for kind in kinds)
     return EvaluatorOutput(
-        evaluation.passed,
-        evaluation.verification_type,
-        evaluation.reward,
-        tuple(VerificationResult(kind, "failed" if texts[kind] else "passed", texts[kind]) for kind in kinds),
-        tuple(errors),
-        metrics,
-        evaluation.outcome,
-        evaluation.feedback,
-        signature(evaluation),
-    )
+        evaluation.passed, evaluation.verification_type, evaluation.reward, results, tuple(errors), metrics,
+        evaluation.outcome, evaluation.feedback, signature(evaluation),
+    )  # fmt: skip
 
 
 def _words(words: Reflection | None, failing: tuple[int, ...], related: tuple[int, ...]) -> SelfReflection:
@@ -227,13 +220,10 @@ def _words(words: Reflection | None, failing: tuple[int, ...], related: tuple[in
         return SelfReflection("", CreditAssignment(), source="")
     texts = [text.strip().rstrip(".") for text in (words.root_cause, words.what_went_wrong, words.what_to_change)]
     category = Category(words.category if words.category in set(Category) else Category.ROOT_CAUSE)
+    text = " ".join(f"{text}." for text in texts if text) or words.text or words.what_worked
+    insights = tuple(filter(None, (words.what_to_change, *words.action_items)))
+    lessons = tuple(filter(None, (*words.lessons, words.key_insight)))
+    credit = CreditAssignment(failing, words.root_cause, category)
     return SelfReflection(
-        " ".join(f"{text}." for text in texts if text) or words.text or words.what_worked,
-        CreditAssignment(failing, words.root_cause, category),
-        words.what_went_wrong,
-        tuple(filter(None, (words.what_to_change, *words.action_items))),
-        tuple(filter(None, (*words.lessons, words.key_insight))),
-        words.confidence,
-        related,
-        words.source,
+        text, credit, words.what_went_wrong, insights, lessons, words.confidence, related, words.source
     )

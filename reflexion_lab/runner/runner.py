@@ -75,6 +75,8 @@ class Runner:
         Spending of uncached calls, for the progress line.
     first_replies : FirstReplies | None, optional
         Stops a run of a model that says nothing; None: nothing does.
+    continued : Callable[[list[Attempt]], Iterable[Attempt]] | None, optional
+        Those attempts of an interrupted loop after which it continues; None: it restarts.
     is_unscored_only : bool, default False
         Run again, of a resumed run, only the tasks that server or sandbox failed, and grade again what that spoilt.
     """
@@ -96,6 +98,7 @@ class Runner:
         spent: Callable[[], Usage] = Usage,
         resumption: Resumption | None = None,
         first_replies: FirstReplies | None = None,
+        continued: Callable[[list[Attempt]], Iterable[Attempt]] | None = None,
         is_unscored_only: bool = False,
     ) -> None:
         if feedback_source not in FEEDBACK_SOURCES:
@@ -119,7 +122,9 @@ class Runner:
         self.spent = spent
         self.resumption = resumption
         self.first_replies = first_replies or FirstReplies((), None, {})
+        self.continued = continued
         self.is_unscored_only = is_unscored_only
+        self._begun: dict[str, list[Attempt]] = {}  # of loops without a result
         self._cancelled = threading.Event()
         self._is_over = False
 
@@ -139,6 +144,10 @@ class Runner:
         again = self._take_out_unscored() if self.is_unscored_only else self.tasks.keys()
         results = self.folder.results
         self.waiting = {task_id for task_id in again if task_id not in results}
+        if self.continued and not self.is_unscored_only:
+            for attempt in self.folder.each_attempt():
+                if attempt.task_id in self.waiting:
+                    self._begun.setdefault(attempt.task_id, []).append(attempt)
         if self.waiting or not is_sealed(self.folder):
             tidy(self.folder, self._incomplete_round())
         if others := sorted(results.keys() - self.tasks.keys()):
@@ -254,7 +263,9 @@ class Runner:
     def _loop(self, task: Task) -> None:
         start = time.monotonic()
         attempts: list[Attempt] = []
-        for attempt in self.loop().attempts(teach(task, self.feedback_source, self._suite(task))):
+        earlier = self.continued(self._begun.get(task.task_id, [])) if self.continued else ()
+        self._begun[task.task_id] = attempts
+        for attempt in self.loop().attempts(teach(task, self.feedback_source, self._suite(task)), earlier):
             if self._is_over:  # after a second interrupt in a notebook, another process may own the folder
                 return
             self.folder.append("attempts.jsonl", attempt)
@@ -265,6 +276,7 @@ class Runner:
             self.first_replies.check(attempt)
             if self._cancelled.is_set() and not attempt.stop_reason:
                 return
+        del self._begun[task.task_id]
         chosen = submitted_at(attempts)
         result = TaskResult(
             task_id=task.task_id,

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+import reflexion_lab as rl
 from reflexion_lab.errors import ConfigError, StoreError
 from reflexion_lab.memory.episodic import episode_of, session_id
 from reflexion_lab.memory.reflection_files import ReflectionFiles
@@ -384,6 +385,39 @@ def test_reflection_files_are_searched_like_a_store(lab, files, tmp_path):
         with pytest.raises(ConfigError, match=r"--store: got reflection files at .*, which are only read"):
             lab("memory", *command, "--store", files)
     assert len([*files.rglob("*.json")]) == 2
+
+
+def test_analyze_measures_what_loops_learnt(lab, fill):
+    learnt = {"lessons": ("Try it", "try  it"), "category": "type"}
+    episodes = [
+        builders.episode(n, episode_id=f"{session}-{n}", session_id=session, task_id=session[-1], timestamp=start,
+                         reward=reward, passed=passed, metadata={"errors": str(errors)},
+                         reflection=None if passed else builders.reflection(n, **learnt))
+        for session, (start, attempts) in builders.TABLES["learning"]["loops"].items()
+        for n, (reward, errors, passed) in enumerate(attempts, 1)
+    ]  # fmt: skip
+    page = lab("memory", "analyze", "--store", fill(*reversed(episodes)), "--json")
+    learning = page.json
+    assert learning["loops solved"]["units"] == "2 tasks"
+    measures = builders.TABLES["learning"]["measures"].items()
+    expected = {name: pytest.approx(v, abs=1e-5) if isinstance(v, float) else v for name, v in measures}
+    rates = {name: [v["k"], v["n"]] for name, v in learning.items() if isinstance(v, dict) and "share" in v}
+    assert learning | rates == expected
+    assert page.out.startswith("loops solved: 60.0 %")
+    assert all(len(line) <= 80 for line in page.raw.splitlines()[:-1])
+    assert len(page.raw.splitlines()) <= 15
+
+
+def test_analyze_reads_runs_stores_and_reflection_files_alike(lab, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = ("preset=ralph", "actor=single_shot", "model=simulated", "model.first=0.3", "benchmark.limit=3")
+    rl.run(*words, "store=sqlite", "evaluator=unit_tests", "tracker=none", quiet=True)
+    measured = [
+        lab("memory", "analyze", *place, "--json").json
+        for place in (["runs"], ["--last", 1], ["--store", "runs/reflections"], ["--store", "runs/memory.sqlite"])
+    ]
+    assert measured[0]["attempts"] > 3
+    assert all(learning == measured[0] for learning in measured)
 
 
 def test_a_password_in_a_url_is_never_printed(lab):

@@ -6,17 +6,19 @@ Correct programs stay correct or are damaged, wrong ones are repaired or stay wr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
+from statistics import fmean
 from typing import NamedTuple
 
 from reflexion_lab.analysis.arms import Arm, Case
-from reflexion_lab.analysis.stats.bootstrap import difference, interval
+from reflexion_lab.analysis.stats.bootstrap import difference, interval, rate
 from reflexion_lab.analysis.stats.clusters import Clusters, by_cluster, count
 from reflexion_lab.analysis.stats.estimators import verdict
-from reflexion_lab.analysis.stats.intervals import Estimate
+from reflexion_lab.analysis.stats.intervals import Estimate, Rate
 from reflexion_lab.loop.selection import submitted_at
-from reflexion_lab.records import Attempt, Record
+from reflexion_lab.records import Attempt, Episode, Record
 
 
 class Moves(Record, frozen=True, kw_only=True):
@@ -167,3 +169,42 @@ def breakthroughs(scores: Sequence[float]) -> tuple[int, ...]:
     `Attempt.delta.is_improvement` is weaker: it compares with the previous attempt alone.
     """
     return tuple(i + 1 for i in range(1, len(scores)) if scores[i] > max(scores[:i]))
+
+
+def learning_of(episodes: Iterable[Episode]) -> dict[str, Rate | float | dict[str, int]]:
+    """Measures by feedback verdicts; without a case, they are absent. Those of rewards are over loops with a retry.
+    The last pair a loop with the one before it at its task: a failure after a success is negative transfer.
+    """
+    loops: dict[str, list[Episode]] = defaultdict(list)
+    tasks: dict[str, list[int]] = defaultdict(list)
+    for episode in sorted(episodes, key=lambda episode: (episode.timestamp, episode.attempt_number)):
+        loops[episode.session_id or episode.task_id].append(episode)
+    for loop in loops.values():
+        tasks[loop[0].task_id].append(next((n for n, episode in enumerate(loop, 1) if episode.passed), 0))
+    ends = [(task, end) for task, of_task in tasks.items() for end in of_task]
+    pairs = [(task, *pair) for task, of_task in tasks.items() for pair in pairwise(of_task)]
+    retried = [[episode.reward for episode in loop] for loop in loops.values() if len(loop) > 1]
+    errors = [[int(e.metadata["errors"]) for e in loop if "errors" in e.metadata] for loop in loops.values()]
+    words = [episode.reflection for loop in loops.values() for episode in loop if episode.reflection]
+    lessons = [lesson for reflection in words for lesson in (*reflection.lessons, reflection.key_insight) if lesson]
+    measures = {
+        "loops solved": rate((task, bool(end)) for task, end in ends),
+        "attempts": sum(map(len, loops.values())),
+        "attempts to success": _mean(end for _, end in ends if end),
+        "loops with a retry": len(retried),
+        "learning rate per attempt": _mean(map(learning_rate, retried)),
+        "failing checks removed per loop": _mean(errors_removed(known) for known in errors if len(known) > 1),
+        "trend of rewards": dict(Counter(map(trend, retried))),
+        "breakthroughs": dict(Counter(f"at attempt {n}" for loop in retried for n in breakthroughs(loop))),
+        "lessons": {"in all": len(lessons), "distinct": len({" ".join(each.casefold().split()) for each in lessons})},
+        "mean confidence": _mean(reflection.confidence for reflection in words),
+        "failures by category": dict(Counter(reflection.category for reflection in words)),
+        "solved after a failure": rate((task, bool(later)) for task, first, later in pairs if not first),
+        "lost after a success": rate((task, not later) for task, first, later in pairs if first),
+        "attempts saved": _mean(first - later for _, first, later in pairs if first and later),
+    }
+    return {name: v for name, v in measures.items() if v is not None and not (isinstance(v, Rate) and not v.n)}
+
+
+def _mean(values: Iterable[float]) -> float | None:
+    return fmean(known) if (known := list(values)) else None

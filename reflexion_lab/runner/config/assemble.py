@@ -184,6 +184,7 @@ def with_salt(cfg: Config) -> Config:
 
 
 def _assembled(cfg: Config, held: contextlib.ExitStack) -> Lab:
+    from reflexion_lab.memory.reflection_files import ReflectionFiles
     from reflexion_lab.runner.runner import Runner
     from reflexion_lab.runner.silence import FirstReplies
     from reflexion_lab.storage.in_memory import InMemory
@@ -232,6 +233,9 @@ def _assembled(cfg: Config, held: contextlib.ExitStack) -> Lab:
     if cfg.resume is not None:
         models.meter.recover(lambda: Spending.of(folder.paid, workers))
     rounds = begin_rounds(archive, cfg, folder, benchmark.held_out) if archive else None
+    files = (
+        ReflectionFiles(cfg.memory.reflection_files) if cfg.memory.reflection_files and not keeps_items(cfg) else None
+    )
     runner = Runner(
         tasks=tasks,
         loop=loop_factory(cfg, models, sandbox, archive, folder.manifest.run_id),
@@ -247,6 +251,7 @@ def _assembled(cfg: Config, held: contextlib.ExitStack) -> Lab:
         spent=lambda: models.spent,
         resumption=resumption(folder.manifest, manifest) if cfg.resume is not None else None,
         first_replies=FirstReplies([task.task_id for task in tasks], cfg.silent_replies, config),
+        continued=None if files is None else functools.partial(files.continued, folder.manifest.run_id),
         is_unscored_only=cfg.only is not None,
     )
     return Lab(runner, folder, tracker, sandbox, models, archive)
