@@ -310,7 +310,7 @@ def described_evaluation(evaluation: Evaluation | None, shows_checks: bool = Fal
     parts = ", ".join(f"{_words(name)} {percent(part)} %" for name, part in components)
     failing, suggestions, outcome = evaluation.failures, list(evaluation.suggestions), _words(evaluation.outcome)
     if shows_checks:
-        kinds = Counter(check.error_type or check.outcome for check in failing)
+        kinds = Counter(check.error_type or check.outcome.replace("fail", "wrong result") for check in failing)
         issues = [f"{kind} in {n} of {len(evaluation.checks)} checks" for kind, n in kinds.items()]
     else:
         issues = [f"{check.name}: {check.message or check.error_type or check.outcome}" for check in failing]

@@ -104,7 +104,11 @@ def test_the_score_is_a_hundredfold_reward_with_halves_rounded_up(reward, score)
             "ValueError in 2 of 3 checks",
             "Check what reaches the failing operation: `c`",
         ),
-        ({"checks": [("fail", ""), ("timeout", "")]}, "fail in 1 of 2 checks; timeout in 1", "Trace this by hand"),
+        (
+            {"checks": [("fail", ""), ("timeout", "")]},
+            "wrong result in 1 of 2 checks; timeout in 1",
+            "Trace this by hand",
+        ),
         ({"outcome": "extraction_failed"}, "extraction failed", "Give the whole function: extraction failed"),
         ({"feedback": "0 of 2 tests passed. Failing:\n- assert"}, "0 of 2 tests passed. Failing:", ""),
         ({"outcome": "pass", "passed": True}, "None", ""),
