@@ -99,27 +99,17 @@ def test_the_score_is_a_hundredfold_reward_with_halves_rounded_up(reward, score)
 @pytest.mark.parametrize(
     ("evaluation", "issues", "suggestion"),
     [
-        (
-            {"checks": [("fail", "ValueError"), ("fail", "ValueError"), ("pass", "")]},
-            "ValueError in 2 of 3 checks",
-            "Check what reaches the failing operation: `c`",
-        ),
-        (
-            {"checks": [("fail", ""), ("timeout", "")]},
-            "wrong result in 1 of 2 checks; timeout in 1",
-            "Trace this by hand",
-        ),
+        ({"checks": [("fail", "ValueError"), ("fail", "ValueError"), ("pass", "")]}, "ValueError in 2 of 3 checks",
+         "Check what reaches the failing operation: `c`"),
+        ({"checks": [("fail", ""), ("timeout", "")]}, "wrong result in 1 of 2 checks; timeout in 1", "Trace this"),
         ({"outcome": "extraction_failed"}, "extraction failed", "Give the whole function: extraction failed"),
         ({"feedback": "0 of 2 tests passed. Failing:\n- assert"}, "0 of 2 tests passed. Failing:", ""),
         ({"outcome": "pass", "passed": True}, "None", ""),
         ({"issues": ("slow",), "suggestions": ("plan",)}, "slow\nSuggestions: plan", "plan"),
-        (
-            {"issues": ("slow",), "suggestions": ("plan",), "checks": [("timeout", "")]},
-            "timeout in 1 of 1 checks; slow",
-            "Find the loop that does not finish here, and bound it: `c`; plan",
-        ),
+        ({"issues": ("slow",), "suggestions": ("plan",), "checks": [("timeout", "")]}, "timeout in 1 of 1 checks; slow",
+         "Find the loop that does not finish here, and bound it: `c`; plan"),
     ],
-)
+)  # fmt: skip
 def test_no_failure_is_without_issues_beside_the_checks_themselves(evaluation, issues, suggestion):
     checks = [Check(name="c", outcome=outcome, error_type=error) for outcome, error in evaluation.pop("checks", ())]
     fields = {"passed": False, "outcome": "fail", "reward": 0.5, "checks": tuple(checks)} | evaluation
