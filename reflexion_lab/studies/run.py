@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 DISCORDANCE, AGREEMENT = 0.2, 0.5
 """Assumed share of cases that only one of two arms solves, and correlation of a task's seeds: nothing has run yet."""
-TOO_FEW, NEWEST = "too few to detect a difference between arms", 20
 
 
 def carry_out(cfg: Config, is_printed: bool = True) -> Summary:
@@ -49,10 +48,11 @@ def outlook(cfg: Config, meter: Meter, tasks: int, seeds: int = 1, arms: int = 2
 
     pairs = round(tasks * seeds / (1 + (seeds - 1) * AGREEMENT))
     least = minimum_detectable(pairs, DISCORDANCE, alpha=ALPHA / max(1, arms - 1))
-    detects = f"minimum detectable difference {100 * least:.0f} points (80 % power)" if least else TOO_FEW
-    yield f"{number_of(tasks, 'task')} x {number_of(seeds, 'seed')}: {detects}"
+    detects = f"minimum detectable difference {100 * least:.0f} points (80 % power)"
+    size = f"{number_of(tasks, 'task')} x {number_of(seeds, 'seed')}"
+    yield f"{size}: {detects if least else 'too few to detect a difference between arms'}"
     caps = {name: cap for name, cap in msgspec.to_builtins(meter.caps).items() if cap is not None and name != "seconds"}
-    for path in sorted(Path(cfg.run_root).glob("2*/summary.json"), reverse=True)[:NEWEST] if caps else ():
+    for path in sorted(Path(cfg.run_root).glob("2*/summary.json"), reverse=True)[:20] if caps else ():
         with contextlib.suppress(OSError, LookupError, TypeError, LabError, msgspec.MsgspecError):  # a broken run
             last = msgspec.json.decode(path.read_bytes(), type=_Ended)
             used, attempts = sum(last.usage.values(), Usage()), last.n_logged * last.attempts_mean

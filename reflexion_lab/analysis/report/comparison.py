@@ -203,17 +203,13 @@ def exclusions(comparison: Comparison) -> Iterator[str]:
 def method(comparison: Comparison) -> str:
     """Benchmark, n, seeds, feedback sources and method of the intervals, in a sentence."""
     sources = ", ".join(dict.fromkeys(row.feedback_source for row in comparison.rows))
-    methods = _methods(comparison)
+    methods = " and ".join(dict.fromkeys(row.method for row in comparison.rows))
     tasks, clusters = (
         ", ".join(dict.fromkeys(str(getattr(row, unit)) for row in comparison.rows)) for unit in ("tasks", "clusters")
     )
     units = f" in {clusters} clusters" if clusters != tasks else ""
     n = f"n = {tasks} tasks{units}, {_seeds(comparison.rows)}"
     return f"{plain(comparison.benchmark)}, {n}, feedback source: {sources}; 95 %: {methods}"
-
-
-def _methods(comparison: Comparison) -> str:
-    return " and ".join(dict.fromkeys(row.method for row in comparison.rows))
 
 
 def _size(row: Row) -> str:
@@ -239,8 +235,7 @@ def _results(comparison: Comparison, shared: str) -> Sheet:
     caption = f"{method(comparison)}. {plain(shared)}".rstrip()
     meaning = (
         "In %: cases (a task at a seed) whose submission passes the hidden tests, the loop cut at attempt 1 and at its "
-        f"end. Mean: of that curve over attempts 1 to {len(comparison.rows[0].curve)}. 95 % intervals: "
-        f"{_methods(comparison)}."
+        f"end. Mean: of that curve over attempts 1 to {len(comparison.rows[0].curve)}."
     )
     bounded = any(row.is_upper_bound for row in comparison.rows)
     title = f"pass@1; rows marked {UPPER_BOUND} are not pass@1" if bounded else "pass@1"
