@@ -8,13 +8,13 @@ the beginning of the run, in whole rounds, its curation included.
 from __future__ import annotations
 
 import copy
-import math
 import random
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
+from contextvars import ContextVar
 from functools import cache
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -65,7 +65,9 @@ class Probe(NamedTuple):
     """Of the whole cell."""
     loops: list[Trace]
     rounds: list[Trace]
-    """The curator's calls in each round; empty without a curator."""
+    """Curations of the probed rounds; empty without a curator."""
+    expected: int
+    """Rounds of the whole cell whose tasks memory learns from."""
     attempts: int
     """Maximal attempts of a loop."""
     workers: int
@@ -78,11 +80,18 @@ class Probe(NamedTuple):
     def traces(self) -> list[Trace]:
         return self.loops + self.rounds
 
-    def part(self, counted: Collection[int], left: bool = False) -> Part:
-        """The cost of the calls `counted`, by `id`, for all tasks. `left`: for those alone that were not probed."""
-        times = self.tasks / len(self.loops) - left
-        groups = ([trace.part(counted) for trace in traces] for traces in (self.loops, self.rounds))
-        return sum((_times(times * len(parts), parts) for parts in groups if parts), Part())
+    def part(self, new: Collection[int], every: Collection[int], left: bool = False) -> Part:
+        """The cost of the calls `new`, by `id`, for all tasks. `left`: for those alone that were not probed.
+
+        Where tasks learn from each other, only the probe shares calls with other cells: `every` call counts later.
+        """
+        later = every if self.rounds else new
+        total = Part()
+        for traces, n in ((self.loops, self.tasks), (self.rounds, self.expected)):
+            if traces:
+                total += _times(n - len(traces), [trace.part(later) for trace in traces])
+                total += Part() if left else sum((trace.part(new) for trace in traces), Part())
+        return total
 
 
 def _probe(cfg: Config, n: int, scope: str, sandbox: CachedSandbox) -> Probe:
@@ -100,8 +109,7 @@ def _probe(cfg: Config, n: int, scope: str, sandbox: CachedSandbox) -> Probe:
     with ExitStack() as stack:
         models = stack.enter_context(closing(load_models(cfg)))
         models.meter.scope = scope
-        curating: list[Call] = []
-        curator = Recording(models.of("curator"), "curator", Trace(curating, []))
+        curator = Recording(models.of("curator"), "curator")
         archive = load_archive(cfg, models._replace(by_role={**models.by_role, "curator": cast(CachedModel, curator)}))
         rounds, curated = None, archive and archive.curated
         if archive:
@@ -128,13 +136,14 @@ def _probe(cfg: Config, n: int, scope: str, sandbox: CachedSandbox) -> Probe:
                 if rounds:
                     for task, trace in zip(of_round, new, strict=True):
                         rounds.finished(task, trace.attempts)
+                    TRACE.set(trace := Trace([], []))
                     rounds.end(of_round)
-                    by_round.append(Trace(curating.copy(), []))
-                    curating.clear()
+                    by_round += [trace] * (of_round[0].task_id not in rounds.frozen)
     return Probe(
         tasks=len(benchmark),
         loops=loops,
         rounds=by_round,
+        expected=sum(each[0].task_id not in rounds.frozen for each in rounds.of(list(benchmark))) if rounds else 0,
         attempts=cfg.loop.max_attempts + cfg.loop.extra_attempts,
         workers=workers,
         items_limit=(curated.limits.max_tokens or 0) if curated else 0,
@@ -148,7 +157,7 @@ def _trace(cfg: Config, models: Models, sandbox: CachedSandbox, archive: Archive
     from reflexion_lab.runner.config.parts import ROLES, suite_writer_factory
     from reflexion_lab.runner.runner import teach
 
-    trace = Trace([], [])
+    TRACE.set(trace := Trace([], []))
     by_role = {role: cast(CachedModel, Recording(models.of(role), role, trace)) for role in ROLES}
     written: tuple[str, ...] = ()
     if cfg.feedback_source == "self_tests":
@@ -161,35 +170,35 @@ def _trace(cfg: Config, models: Models, sandbox: CachedSandbox, archive: Archive
 
 def _summed(cells: Sequence[Probe]) -> Estimate:
     every = [call for cell in cells for trace in cell.traces for call in trace.calls]
-    new = list({call.key: call for call in reversed(every)}.values())
+    fresh = {id(call) for call in {call.key: call for call in reversed(every)}.values()}
     """The first of equal calls."""
     prices = {call.role: str(call.price) for call in every}
 
     def part(calls: Iterable[Call], left: bool = False) -> Part:
-        counted = set(map(id, calls))
-        return sum((cell.part(counted, left) for cell in cells), Part())
+        asked = set(map(id, calls))
+        return sum((cell.part(asked & fresh, asked, left) for cell in cells), Part())
 
     return Estimate(
         cells=len(cells),
         tasks=sum(cell.tasks for cell in cells),
         probed=max(len(cell.loops) for cell in cells),
-        roles={role: part(call for call in new if call.role == role) for role in sorted(prices)},
-        first_attempts=part(call for call in new if not call.is_retry and call.role != "curator"),
-        retries=part(call for call in new if call.is_retry),
-        total=part(new),
-        apart=part(every),
+        roles={role: part(call for call in every if call.role == role) for role in sorted(prices)},
+        first_attempts=part(call for call in every if not call.is_retry and call.role != "curator"),
+        retries=part(call for call in every if call.is_retry),
+        total=part(every),
+        apart=sum((cell.part(ids := set(map(id, every)), ids) for cell in cells), Part()),
         paid=sum((call.usage for call in every if not call.cached), Usage()),
-        to_pay=part(new, left=True),
+        to_pay=part(every, left=True),
         at_most=sum((_at_most(cell) for cell in cells), Usage()),
-        seconds=_seconds(cells, set(map(id, new))),
+        seconds=_seconds(cells, fresh),
         prices=prices,
         notes=tuple(_notes(cells)),
         uncounted=sum(call.usage.uncounted for call in every),
     )
 
 
-def _times(n: float, parts: Sequence[Part]) -> Part:
-    """The cost of `n` tasks, or rounds, of which `parts` were probed."""
+def _times(n: int, parts: Sequence[Part]) -> Part:
+    """The cost of `n` further tasks or rounds after those that cost `parts`."""
     figures = {}
     for field in Part.__struct_fields__:
         low, mean, high = zip(*(msgspec.structs.astuple(getattr(part, field)) for part in parts), strict=True)
@@ -204,7 +213,7 @@ def _at_most(cell: Probe) -> Usage:
         calls = [call for trace in cell.traces for call in trace.calls if call.role == role]
         times = (cell.attempts if any(call.attempt for call in calls) else 1) * cell.tasks
         if role == "curator":
-            times = math.ceil(cell.tasks * len(cell.rounds) / len(cell.loops))
+            times = cell.expected + cell.tasks * any(c.role == role for trace in cell.loops for c in trace.calls)
         at_once = Counter((n, c.attempt) for n, trace in enumerate(cell.traces) for c in trace.calls if c.role == role)
         times *= max(at_once.values())
         prompt = max(call.prompt if call.usage.uncounted else call.usage.prompt_tokens for call in calls)
@@ -224,7 +233,8 @@ def _seconds(cells: Sequence[Probe], new: Collection[int]) -> tuple[float, float
         left = cell.tasks - len(cell.loops)
         each = fmean(trace.seconds(new) for trace in cell.loops)
         # rounds are curated one after the other, while no loop runs
-        curated = sum(trace.seconds(new) for trace in cell.rounds) * left / len(cell.loops)
+        curated = fmean(trace.seconds(new) for trace in cell.rounds or [Trace([], [])])
+        curated *= cell.expected - len(cell.rounds)
         low += left * each / max(min(cell.workers, left), 1) + curated
         high += left * each / max(min(cell.workers, len(cell.loops)), 1) + curated
     return round(low, 3), round(high, 3)
@@ -250,7 +260,7 @@ def _notes(cells: Sequence[Probe]) -> Iterable[str]:
 
 
 class Range(Record, frozen=True):
-    """Totals if all tasks or batches cost as much as the cheapest probed one, the mean, or the dearest; no interval."""
+    """Totals of the probe, and the others as the cheapest probed one, the mean, or the most expensive; no interval."""
 
     low: float = 0.0
     mean: float = 0.0
@@ -348,8 +358,8 @@ def sheet(estimate: Estimate) -> Sheet:
             )
             for name, part in parts.items()
         ),
-        caption="Mean of the probed tasks; in brackets, if all cost as much as the cheapest or the most expensive; no "
-        "confidence interval.",
+        caption="Mean of the probed tasks; in brackets, if all others cost as much as the cheapest or the most "
+        "expensive; no confidence interval.",
     )
 
 
@@ -423,20 +433,25 @@ class Trace(NamedTuple):
         return sum(call.usage.seconds for call in calls) + evaluated
 
 
-class Recording(WrappedModel):
-    """`model` in `role`, with every call recorded in `trace`."""
+TRACE: ContextVar[Trace] = ContextVar("trace")
+"""Of the loop or round in this thread: all loops of a cell share a curator."""
 
-    def __init__(self, model: CachedModel, role: str, trace: Trace) -> None:
+
+class Recording(WrappedModel):
+    """`model` in `role`, with every call recorded in `trace`, by default in that of the thread."""
+
+    def __init__(self, model: CachedModel, role: str, trace: Trace | None = None) -> None:
         super().__init__(model)
         self._price, self._role, self._trace = model.price, role, trace
 
     def complete(self, messages: Sequence[Message], *, sampling: Sampling, sample: int = 0) -> Completion:
         completion = super().complete(messages, sampling=sampling, sample=sample)
-        self._trace.calls.append(
+        trace = self._trace or TRACE.get()
+        trace.calls.append(
             Call(
                 key=call_key(self.fingerprint, messages, sampling, sample),
                 role=self._role,
-                attempt=0 if self._role in ("suite_writer", "curator") else len(self._trace.attempts) + 1,
+                attempt=0 if self._role in ("suite_writer", "curator") else len(trace.attempts) + 1,
                 usage=completion.usage,
                 max_tokens=min(sampling.longest, self.context or sampling.longest),
                 cached=completion.cached,

@@ -7,7 +7,7 @@ import inspect
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ import msgspec
 from reflexion_lab.errors import CapReached, FolderError, LabError, ModelNotFound
 from reflexion_lab.io.terminal import columns, in_notebook
 from reflexion_lab.protocols import Tracker
-from reflexion_lab.records import Usage
+from reflexion_lab.records import Task, Usage
 from reflexion_lab.runner.config.assemble import Lab, assemble
 from reflexion_lab.runner.config.build import build
 from reflexion_lab.runner.config.messages import one_line
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
 
 DISCORDANCE, AGREEMENT = 0.2, 0.5
-"""Assumed share of cases that only one of two arms solves, and correlation of a task's seeds: nothing has run yet."""
+"""Assumed share of cases that only one of two arms solves, and correlation of the cases of a task or cluster: nothing
+has run yet."""
 
 
 def carry_out(cfg: Config, is_printed: bool = True) -> Summary:
@@ -42,15 +43,19 @@ def carry_out(cfg: Config, is_printed: bool = True) -> Summary:
     return finish(assemble(cfg), cfg, is_printed and not cfg.quiet)
 
 
-def outlook(cfg: Config, meter: Meter, tasks: int, seeds: int = 1, arms: int = 2) -> Iterator[str]:
+def outlook(cfg: Config, meter: Meter, tasks: Iterable[Task], seeds: int = 1, arms: int = 2) -> Iterator[str]:
     """The difference that the design detects, and the attempts that its caps buy at the mean of the arm's last run."""
-    from reflexion_lab.analysis.stats.power import ALPHA, minimum_detectable
+    from reflexion_lab.analysis.stats.power import minimum
 
-    pairs = round(tasks * seeds / (1 + (seeds - 1) * AGREEMENT))
-    least = minimum_detectable(pairs, DISCORDANCE, alpha=ALPHA / max(1, arms - 1))
-    detects = f"minimum detectable difference {100 * least:.0f} points (80 % power)"
-    size = f"{number_of(tasks, 'task')} x {number_of(seeds, 'seed')}"
-    yield f"{size}: {detects if least else 'too few to detect a difference between arms'}"
+    clusters = {task.base_id: task.cluster or task.base_id for task in tasks}
+    n, distinct = len(clusters) * seeds, len(set(clusters.values()))
+    effective = round(n / (1 + (n / distinct - 1) * AGREEMENT))
+    least = minimum(n, distinct, effective, DISCORDANCE, max(1, arms - 1))
+    detects = "too few to detect a difference between arms"
+    if least:
+        detects = f"minimum detectable difference {100 * least:.0f} points (80 % power)"
+    of = f" in {number_of(distinct, 'cluster')}" * (distinct < len(clusters))
+    yield f"{number_of(len(clusters), 'task')}{of} x {number_of(seeds, 'seed')}: {detects}"
     caps = {name: cap for name, cap in msgspec.to_builtins(meter.caps).items() if cap is not None and name != "seconds"}
     for path in sorted(Path(cfg.run_root).glob("2*/summary.json"), reverse=True)[:20] if caps else ():
         with contextlib.suppress(OSError, LookupError, TypeError, LabError, msgspec.MsgspecError):  # a broken run
@@ -58,8 +63,9 @@ def outlook(cfg: Config, meter: Meter, tasks: int, seeds: int = 1, arms: int = 2
             used, attempts = sum(last.usage.values(), Usage()), last.n_logged * last.attempts_mean
             left = {name: cap - getattr(meter.spent, name) for name, cap in caps.items() if getattr(used, name)}
             if left and _kind(RunFolder(path.parent).manifest.config) == _kind(cfg):
-                bought, name = min((attempts * left[name] / getattr(used, name), name) for name in left)
-                yield f"caps.{name}={caps[name]:g} buys about {number_of(max(0, round(bought)), 'attempt')}"
+                n, name = min((attempts * left[name] / getattr(used, name), name) for name in left)
+                bought = number_of(max(0, round(n)), "attempt")
+                yield f"caps.{name}={caps[name]:g} buys about {bought} of {cfg.arm}"
                 return
 
 
@@ -74,7 +80,7 @@ def finish(lab: Lab, cfg: Config, is_printed: bool = False) -> Summary:
             try:
                 hold.enter_context(lab.folder.held())
                 if not (cfg.quiet or cfg.sweep_id):
-                    print(*outlook(cfg, lab.models.meter, len(lab.runner.tasks)), sep="\n", file=sys.stderr)
+                    print(*outlook(cfg, lab.models.meter, lab.runner.tasks.values()), sep="\n", file=sys.stderr)
                 lab.runner.run()
             finally:
                 lab.close()

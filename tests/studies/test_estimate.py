@@ -84,9 +84,11 @@ def test_calls_shared_by_cells_are_counted_once(overrides):
 
 
 def test_tasks_of_different_cost_give_a_range(overrides):
-    expected = estimate([compose(*simulated(overrides, "model.first=0.5", "model.spread=1"))], 12)
+    cfg = compose(*simulated(overrides, "model.first=0.5", "model.spread=1"))
+    expected, whole = estimate([cfg], 6), estimate([cfg], 12)
     assert expected.total.calls.low < expected.total.calls.mean < expected.total.calls.high
-    assert expected.to_pay.calls == exactly(0)
+    assert whole.total.calls.low == whole.total.calls.high
+    assert whole.to_pay.calls == exactly(0)
 
 
 def test_cost_is_computed_from_the_price_of_the_model(overrides):
@@ -188,6 +190,14 @@ def test_a_curator_is_probed_in_whole_rounds(tmp_path, capsys):
     assert expected["to_pay"]["calls"]["mean"] == 6 + 1
 
 
+def test_held_out_tasks_are_not_curated(tmp_path, capsys):
+    words = ("curator=dynamic_cheatsheet", "benchmark.split={test: 0.75}", "loop.max_attempts=1")
+    _, expected = estimated(capsys, tmp_path, *words)
+    figures, models = run([*STREAM, f"run_root={tmp_path}", *words])
+    assert expected["roles"]["curator"]["calls"]["mean"] == figures.usage["curator"].calls == 4
+    assert models.paid == expected["to_pay"]["calls"]["mean"]
+
+
 def test_an_estimate_says_that_the_curators_calls_are_missing(tmp_path, capsys):
     never = ("curator=awm", "model.without=0", "model.with_rule=0", "model.with_wrong=0")
     text, expected = estimated(capsys, tmp_path, *never)
@@ -197,11 +207,14 @@ def test_an_estimate_says_that_the_curators_calls_are_missing(tmp_path, capsys):
     assert "curator" not in frozen
 
 
-def test_a_sweep_has_the_calls_of_its_curators(tmp_path, capsys):
+def test_cells_that_learn_share_calls_of_the_probe_alone(tmp_path, capsys):
     alone = [estimated(capsys, tmp_path / name, f"curator={name}")[1] for name in ("none", "ace", "awm")]
     text, every = estimated(capsys, tmp_path / "sweep", "-m", "curator=none,ace,awm")
     assert "3 cells, 36 tasks" in text
-    assert every["roles"]["curator"]["calls"]["mean"] == sum(
-        each["roles"]["curator"]["calls"]["mean"] for each in alone if "curator" in each["roles"]
-    )
-    assert every["apart"]["tokens"]["mean"] == pytest.approx(sum(each["total"]["tokens"]["mean"] for each in alone))
+    for name, role in (("apart", "total"), ("to_pay", "to_pay")):
+        assert every[name]["calls"]["mean"] == pytest.approx(sum(each[role]["calls"]["mean"] for each in alone))
+    assert every["total"]["calls"]["mean"] < every["apart"]["calls"]["mean"]
+    assert every["roles"]["curator"] == alone[1]["roles"]["curator"] | {
+        field: {end: sum(each["roles"]["curator"][field][end] for each in alone[1:]) for end in ("low", "mean", "high")}
+        for field in ("calls", "prompt_tokens", "completion_tokens", "tokens", "cost")
+    }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import re
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -41,6 +42,8 @@ ROWS = 40
 """Rows of the table; finished cells are left out first."""
 COLUMNS = ("status", "n", "pass@1, % [95 %]", "calls\nmade", "saved", "seconds")
 STYLES = {"done": "green", "kept": "cyan", "failed": "bold red", "lost": "bold red", "stopped": "red", "silent": "red"}
+DRAWN = r"(seed|benchmark[\w.]*)="
+"""Overrides by which cells of one arm differ."""
 STYLES |= {"elsewhere": "yellow", "running": "yellow"}
 
 
@@ -119,9 +122,10 @@ class Sweep:
     def outlook(self) -> Iterator[str]:
         """What its caps buy, and which difference it detects, in two lines; nothing once every cell has ended."""
         first, seeds = self.cells[0].cfg, len({cell.cfg.seed for cell in self})
+        arms = {tuple(word for word in cell.overrides if not re.match(DRAWN, word)) for cell in self}
         if any(state.status not in ("done", "kept") for state in self.states.values()):
             with contextlib.suppress(OSError, ValueError, LabError), contextlib.closing(load_meter(first)) as meter:
-                yield from outlook(first, meter, len(load_benchmark(first)), seeds, len(self) // seeds)
+                yield from outlook(first, meter, load_benchmark(first, is_whole=True), seeds, len(arms))
 
     def keep(self) -> list[Cell]:
         """Record the cells with finished runs; returns the cells left to run."""

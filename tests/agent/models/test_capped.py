@@ -409,7 +409,7 @@ def test_runs_and_sweeps_print_before_the_first_call_what_they_buy_and_detect(co
         start(["run", *command, "quiet=false", *words] if start is cli.main else [*command, "quiet=false", *words])
         return [line for line in capsys.readouterr().err.splitlines() if "detect" in line or "buys" in line]
 
-    detects = "tasks x 1 seed: minimum detectable difference 96 points (80 % power)"
+    detects = "tasks x 1 seed: minimum detectable difference 97 points (80 % power)"
     assert lines() == lines(start=rl.run) == [f"6 {detects}"]
     assert lines("quiet=true", "benchmark.limit=4") == []
     assert lines("benchmark.limit=5") == ["5 tasks x 1 seed: too few to detect a difference between arms"]
@@ -423,10 +423,12 @@ def test_runs_and_sweeps_print_before_the_first_call_what_they_buy_and_detect(co
     ):
         (tmp_path / "runs" / name).mkdir()
         (tmp_path / "runs" / name / "summary.json").write_text(text)
-    assert lines("caps.tokens=9000")[1] == f"caps.tokens=9000 buys about {bought:,.0f} attempts"
-    words = ("-m", "seed=0,1", "loop.max_attempts=1,2,3")
+    assert lines("caps.tokens=9000")[1] == f"caps.tokens=9000 buys about {bought:,.0f} attempts of reflexion"
+    words = ("-m", "seed=0,1", "loop.max_attempts=1,2")
     assert lines(*words)[0].startswith("6 tasks x 2 seeds: minimum detectable difference ")
     assert lines(*words) == []
+    more = ("-m", "benchmark.load.n=12", "benchmark.limit=12", "benchmark.passes=2", "seed=0,1", "quiet=false")
+    assert lines(*more)[0].startswith("12 tasks x 2 seeds: minimum")
 
 
 def test_a_run_whose_prices_nobody_knows_prints_no_zero(command, tmp_path, capsys, monkeypatch):
