@@ -81,6 +81,8 @@ class ReflectionFiles:
                     if int(later.stem) >= file.number:
                         later.rename(earlier / later.name)
             folder.mkdir(parents=True, exist_ok=True)
+            for draft in folder.glob(f".*{files.DRAFT}"):  # of a run that was killed
+                draft.unlink(missing_ok=True)
             files.replace(path, [msgspec.json.format(msgspec.json.encode(file), indent=2), b"\n"])
         except OSError as error:
             raise StoreError(

@@ -87,6 +87,8 @@ class Served(ModelServer):
             return (
                 f"ROOT_CAUSE: number {drawn[0]}\nWHAT_WENT_WRONG: b\nWHAT_TO_CHANGE: return {drawn[1]}\nCONFIDENCE: 0.5"
             )
+        if "SEVERITY" in text:
+            return json.dumps({"severity": drawn[0] / 255, "issues": [f"number {drawn[1]}"], "suggestions": ["b"]})
         every = "\n".join(message["content"] for message in request["messages"])
         name = next(name for name in re.findall(r"def (\w+)", every) if name in self.solutions)
         wrong = f"def {name}(*values):\n    return {drawn[0]}"
@@ -113,7 +115,7 @@ class Place:
             "tracker=none",
             "quiet=true",
         ]
-        command = [*before, "run", "model=openai", "model.model=tiny", "actor=single_shot", *base]
+        command = [*before, "run", "model=openai", "model.model=tiny", *base]
         env = os.environ | {"TMPDIR": str(self.temporary), "NO_PROXY": "*", "COVERAGE_PROCESS_START": ""}
         return subprocess.Popen(
             [*command, *self.overrides, *more],

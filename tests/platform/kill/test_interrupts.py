@@ -14,7 +14,14 @@ from pathlib import Path
 
 import pytest
 
+from reflexion_lab.cli.main import main
+from reflexion_lab.records import Episode
+from reflexion_lab.runner.config.choices import options
+from reflexion_lab.runner.folder.folder import RunFolder
+from reflexion_lab.storage.place import opened
+
 SWEEP = ("-m", "recall.omega=0,1")
+PRESET_RUNS = [(f"preset={name}", "memory.shared.round_size=2") for name in sorted(options("preset"))]
 STOPPING = "stopping when the attempts under way have ended; Ctrl-C stops at once\n"
 
 
@@ -44,7 +51,7 @@ def test_killed_at_any_write_a_run_or_sweep_ends_as_if_not(kills, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("overrides", [(), SWEEP])
+@pytest.mark.parametrize("overrides", [(), SWEEP, *PRESET_RUNS], ids=str)
 @pytest.mark.parametrize("calls", [(3, 9), pytest.param((1, 5, 8, 13), marks=pytest.mark.soak)])
 def test_killed_while_calls_are_under_way_leaves_no_process_and_resumes(
     place, served, undisturbed, outcome, overrides, calls
@@ -58,6 +65,15 @@ def test_killed_while_calls_are_under_way_leaves_no_process_and_resumes(
         kills += lab.killed(process, 0)
     lab.run(*lab.resume)
     check_end(lab, outcome, undisturbed, kills)
+    if (lab.runs / "memory").exists():  # of a preset: each attempt once, and a second run reads them
+        episodes = [*opened(lab.runs / "memory").read(Episode)]
+        attempts = [each for loop in RunFolder(lab.folders[0]).attempts.values() for each in loop]
+        assert len(episodes) == len({episode.episode_id for episode in episodes}) == len(attempts)
+        lab.run()
+        first = [loop[0] for loop in RunFolder(lab.folders[1]).attempts.values()]
+        reads = any(each.recalled or each.recalled_mistakes or each.recalled_insights for each in first)
+        assert reads == (overrides[0] != "preset=openagents")
+        assert main(["verify", *map(str, lab.folders)]) == 0
 
 
 @pytest.mark.soak
