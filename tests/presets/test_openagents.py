@@ -60,8 +60,7 @@ def test_a_run_exports_its_reflections_with_the_eleven_fields(lab, tmp_path):
 def test_a_bad_line_is_named_and_nothing_is_imported(lab, tmp_path, capsys, fault, named):
     path = written(tmp_path / "reflections.jsonl", [ROWS[0], {**ROWS[1], **fault}])
     assert lab("memory", "validate", path) == 1
-    assert f"{path}, line 2: " in (text := capsys.readouterr().out)
-    assert named in text
+    assert f"{path}, line 2: " in (text := capsys.readouterr().out) and named in text, text
     assert lab("memory", "import", path, "--store", "kept") == 2
     assert "nothing was imported" in capsys.readouterr().err
     assert list(opened("kept").read(Episode)) == []

@@ -183,8 +183,9 @@ def test_jido_counts_numbers_as_words():
     assert all(hit.score == 0 for hit in others)
 
 
-def test_jido_composes_with_another_actor(run):
-    first = run("jido", "actor=single_shot", "benchmark.limit=1")["sum"][0]
+def test_jido_composes_with_another_actor_and_says_where_it_fits(run):
+    with pytest.warns(RuntimeWarning, match=r"put it inside by actor@actor\.generator=…"):
+        first = run("jido", "actor=single_shot", "benchmark.limit=1")["sum"][0]
     assert first.trajectory.strategy != "critique_revise"
 
 

@@ -265,9 +265,10 @@ def arm_warnings(config: Mapping[str, Any]) -> Iterator[str]:
     arm = config["arm"]
     for group, name in PROMISED.get(arm, ()):
         if name not in (classes := _classes(config[group])):
+            inner = ", put it inside by actor@actor.generator=…" * (name == "CritiqueRevise")
             yield (
                 f"arm: got {arm} with {group} {classes[0]}, expected {name}, as the {arm} of conf has it; "
-                f"leave {group}=… out, or give the arm another name"
+                f"leave {group}=… out{inner}, or give the arm another name"
             )
     if arm == "retry" and config["loop"]["max_attempts"] > 1 and max(_temperatures(config["actor"]), default=1) == 0:
         yield (
