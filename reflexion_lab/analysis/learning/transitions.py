@@ -187,7 +187,7 @@ def learning_of(episodes: Iterable[Episode]) -> dict[str, Rate | float | dict[st
     errors = [[int(e.metadata["errors"]) for e in loop if "errors" in e.metadata] for loop in loops.values()]
     words = [episode.reflection for loop in loops.values() for episode in loop if episode.reflection]
     lessons = [lesson for reflection in words for lesson in (*reflection.lessons, reflection.key_insight) if lesson]
-    measures = {
+    measures: dict[str, Rate | float | dict[str, int] | None] = {
         "loops solved": rate((task, bool(end)) for task, end in ends),
         "attempts": sum(map(len, loops.values())),
         "attempts to success": _mean(end for _, end in ends if end),
