@@ -210,6 +210,7 @@ def patterns(options: argparse.Namespace) -> None:
 
 def analyze(options: argparse.Namespace) -> None:
     from reflexion_lab.analysis.learning.transitions import learning_of
+    from reflexion_lab.analysis.stats.intervals import Rate
     from reflexion_lab.cli.memory_import import records_of
 
     if options.runs or options.last:
@@ -219,8 +220,8 @@ def analyze(options: argparse.Namespace) -> None:
             records = [*store.read(Episode)]
     learning = learning_of(record for record in records if isinstance(record, Episode))
     for name, value in learning.items():
-        text = f"{value:.3g}" if isinstance(value, float | int) else ""
-        say(f"{name}: {text or (cells.counts(value) if isinstance(value, dict) else cells.rate(value, 'loops'))}")
+        text = cells.counts(value) if isinstance(value, dict) else ""
+        say(f"{name}: {text or (cells.rate(value, 'loops') if isinstance(value, Rate) else f'{value:.3g}')}")
     if options.json:
         say_json(learning)
 

@@ -198,7 +198,7 @@ def learning_of(episodes: Iterable[Episode]) -> dict[str, Rate | float | dict[st
         "breakthroughs": dict(Counter(f"at attempt {n}" for loop in retried for n in breakthroughs(loop))),
         "lessons": {"in all": len(lessons), "distinct": len({" ".join(each.casefold().split()) for each in lessons})},
         "mean confidence": _mean(reflection.confidence for reflection in words),
-        "failures by category": dict(Counter(reflection.category for reflection in words)),
+        "failures by category": dict(Counter(str(reflection.category) for reflection in words)),
         "solved after a failure": rate((task, bool(later)) for task, first, later in pairs if not first),
         "lost after a success": rate((task, not later) for task, first, later in pairs if first),
         "attempts saved": _mean(first - later for _, first, later in pairs if first and later),
