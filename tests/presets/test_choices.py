@@ -19,7 +19,8 @@ MODELS = {
     "scripted": ["model=scripted", "model.path=script.json"],
     "openai": ["model=openai", "model.model=tiny", "model.context=4096"],
 }
-REFLECTORS = [*(f"reflector={name}" for name in sorted(options("reflector"))), "reflection.enabled=false"]
+REFLECTORS = [f"reflector={name}" for name in sorted(options("reflector")) if name != "quoted"]
+REFLECTORS += ["reflector=quoted store=none", "reflection.enabled=false"]
 QUICK = ("reflector=none", "reflector=rules", "reflection.enabled=false")
 WORDLESS, SILENT = ("none", "false"), ("rules", "feedback_only", "generic", "quoted", "shuffled")
 """Reflectors without words, and those with words that make no call."""
@@ -48,13 +49,13 @@ def attempts(tmp_path, monkeypatch):
     for preset, words, model in pairwise(PRESETS, REFLECTORS, [*MODELS])
 ])  # fmt: skip
 def test_a_preset_runs_with_any_reflector_and_any_kind_of_model(attempts, preset, words, model):
-    reflector = words.partition("=")[2]
+    reflector = words.partition("=")[2].split()[0]
     with chat_server(lambda request: {"text": "no program"}) as server:
         more = [*MODELS[model], *([f"model.base_url={server.url}"] if model == "openai" else [])]
         if reflector == "shuffled":
             attempts(*MODELS["simulated"], root="pool", n=2)
             more.append(f"reflector.pool=[{next(Path('pool').glob('*reflexion*'))}]")
-        loop = attempts(f"preset={preset}", words, *more)
+        loop = attempts(f"preset={preset}", *words.split(), *more)
     assert len(loop) == 2
     assert {attempt.trajectory.strategy == "critique_revise" for attempt in loop} == {preset == "jido"}
     assert {attempt.reflection is None for attempt in loop} == {reflector in WORDLESS}
