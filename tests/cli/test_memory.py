@@ -20,6 +20,7 @@ from reflexion_lab.storage.place import opened
 from reflexion_lab.tasks.benchmarks.basics import basics
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
 from tests import builders
+from tests.builders import TABLES
 
 WISDOM = Wisdom(wisdom_id="wis-1", pattern="p", frequency=2, impact=0.5, domain="code")
 MISTAKE = Mistake(mistake_id="m-1", task_id="t", prompt="p", prompt_hash="0", mistake="x", severity=1.0, timestamp=5.0)
@@ -299,18 +300,7 @@ def test_every_bad_line_of_an_export_is_named(lab, fill, episode, tmp_path):
     assert printed[-1] == f"{bad}: 6 problems found"
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "count", "message"),
-    [
-        ("x.jsonl", '{"kind":"episodes","schema":9}\n', 1, "got schema 9, expected"),
-        ("x.jsonl", '{"episode_id":"x"}\n', 1, "got no header, expected"),
-        ("x.jsonl", '{"kind":"dreams","schema":1}\n{}\n', 1, "got no header, expected"),
-        ("x.json", "not json", 1, "expected an export"),
-        ("x.json", "[]", 1, "expected an export"),
-        ("x.json", '{"episodes": []}', 1, "schema"),
-        ("x.json", '{"schema": 1, "episodes": {}, "wisdom": [1, {}], "mistakes": []}', 3, "episodes: got dict"),
-    ],
-)
+@pytest.mark.parametrize(("name", "text", "count", "message"), TABLES["faults of an export"])
 def test_every_fault_of_an_export_is_named_once(lab, tmp_path, name, text, count, message):
     (tmp_path / name).write_text(text)
     checked = lab("memory", "validate", tmp_path / name)

@@ -22,6 +22,7 @@ from reflexion_lab.runner.config.build import plain
 from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.folder.folder import LOCK, RunFolder
 from tests.analysis.conftest import BASE, WORDS, run_writer
+from tests.builders import TABLES
 
 
 @pytest.fixture
@@ -137,7 +138,7 @@ def test_a_folder_of_broken_runs_is_an_error_and_verify_reads_around_none(day, c
     assert "no runs in runs/" in rl.runs().sheet.title and rl.runs().sheet.caption.count("Not read: ") == 4
 
 
-@pytest.mark.parametrize("is_typed", [True, False], ids=["typed", "by an earlier version"])
+@pytest.mark.parametrize("is_typed", TABLES["typed names of arms"], ids=["typed", "by an earlier version"])
 @pytest.mark.parametrize(
     ("cells", "names"),
     [

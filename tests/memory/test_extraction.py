@@ -11,6 +11,7 @@ from reflexion_lab.memory.lessons.wisdom import Extraction, extract, normalised
 from reflexion_lab.memory.retrieval.texts import query, signature
 from reflexion_lab.records import Check, Evaluation, Task
 from tests import builders
+from tests.builders import TABLES
 
 
 def reflection(cause="the loop ends too early", change="loop on", confidence=0.5):
@@ -25,21 +26,7 @@ def episode(number, cause="the loop ends too early", session="s", confidence=0.5
     return builders.episode(number, **known | fields)
 
 
-@pytest.mark.parametrize(
-    ("cause", "other", "is_same"),
-    [
-        ("The List is empty.", "the list  is\nempty", True),
-        ("expected 3 but got -4.5", "expected 17 but got 1e9", True),
-        ("`foo` is not defined", '"bar" is not defined', True),
-        ("name 'x' isn't known", "name 'total_sum' isn't known", True),
-        ("it took 10s, not 2s", "it took 300s, not 1s", True),
-        ("index 1,000 is out of range!", "index 7 is out of range...", True),
-        ("the list is empty", "the list is full", False),
-        ("x1 is wrong", "x is wrong", False),
-        ("it doesn't stop, and can't be stopped", "it doesn't start, and can't be stopped", False),
-        ("expected 3", "expected", False),
-    ],
-)
+@pytest.mark.parametrize(("cause", "other", "is_same"), TABLES["equal causes"])
 def test_causes_are_compared_without_case_numbers_and_names(cause, other, is_same):
     assert (normalised(cause) == normalised(other)) == is_same
     assert normalised(cause)
@@ -105,16 +92,7 @@ def test_sessions_are_pooled_and_never_joined():
     assert without.impact == 0.0
 
 
-@pytest.mark.parametrize(
-    ("code", "analysis", "domain"),
-    [
-        ("def f(): pass", "1 test failure(s)", "code"),  # a tie
-        ("", "test failed", "testing"), ("mutex.Lock() // deadlock", "", "concurrency"), ("", "", "code"),
-        ("def f(): pass", "timeout the time was over", "performance"),
-        ("", "the interface of this module", "architecture"),
-        ("contestant = undefined", "", "code"),  # whole words only
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("code", "analysis", "domain"), TABLES["domains"])
 def test_the_domain_is_that_of_most_words(code, analysis, domain):
     (entry,) = extract([episode(n, code=code, failure_analysis=analysis) for n in (1, 2)])
     assert entry.domain == domain

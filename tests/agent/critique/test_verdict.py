@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reflexion_lab.agent.critique.verdict import CONFIDENCE_UNSTATED, ITEM_CHARS, ITEMS, Unreadable, parse_verdict
+from tests.builders import TABLES
 
 
 def test_labelled_lines():
@@ -14,22 +15,7 @@ def test_labelled_lines():
     assert (verdict.score, verdict.confidence) == (None, CONFIDENCE_UNSTATED)
 
 
-@pytest.mark.parametrize(
-    "reply",
-    [
-        "**Severity**: 70%\n\n## Issues\n1. The loop ends early.\n2. No empty list.\n\n## Suggestions\n- Use <=.",
-        "Let me see.\n- **ISSUE 1:** The loop ends early.\n- **ISSUE 2:** No empty list.\nfix: Use <=.\n"
-        "severity (0-1): 7/10",
-        "<think>ISSUE: all wrong\nSEVERITY: 1</think>\nIssues:\n* The loop\n  ends early.\n* No empty list.\n"
-        "Suggestion - Use <=.\nSEVERITY - 0.7",
-        "```\nISSUE: The loop ends early.\nPROBLEM: No empty list.\nissue: the loop ends early.\nSUGGESTION: Use <=.\n"
-        "SEVERITY: `0.7`\nSEVERITY: 0.1\n```",
-        'Here: ```json\n{"severity": 0.7, "issues": ["The loop ends early.", "No empty list."], '
-        '"suggestions": "Use <=."}\n```',
-        '{"note": {"a": 1}, "critique": {"Severity": "70 %", "Issues": [{"text": "The loop ends early."}, '
-        '"No empty list."], "fixes": ["Use <=."]}}',
-    ],
-)
+@pytest.mark.parametrize("reply", TABLES["other ways to say a verdict"])
 def test_other_ways_to_say_the_same(reply):
     verdict = parse_verdict(reply)
     assert (verdict.issues, verdict.suggestions) == (("The loop ends early.", "No empty list."), ("Use <=.",))

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from reflexion_lab.agent.models.scripted import ScriptedModel
 from reflexion_lab.errors import ModelError
 from reflexion_lab.records import Message, Sampling
+from tests.builders import TABLES
 
 GREEDY = Sampling()
 RULES = """
@@ -102,18 +103,7 @@ def test_the_fingerprint_is_of_the_rules_not_of_the_file(rules):
     assert yaml.fingerprint != other.fingerprint
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("- {when: '(', reply: a}", "no regular expression"),
-        ("- {when: a, reply: b}\n- {when: a}", r"missing required field `reply` - at `\$\[1\]`"),
-        ("- {when: a, reply: b, scoop: x}", "unknown field `scoop`"),
-        ("- {when: a, reply: b, scope: x}", r"Invalid enum value 'x' - at `\$\[0\]\.scope`"),
-        ("[]", r"\(no rule\), expected at least one"),
-        ("{when: a, reply: b}", "Expected `array`"),
-        ("{", r"\(.*\), expected a file with a list of \{when, reply\}"),
-    ],
-)
+@pytest.mark.parametrize(("text", "message"), TABLES["unreadable scripts"])
 def test_a_script_that_cannot_be_read_is_named(rules, text, message):
     path = rules(text)
     with pytest.raises(ValueError, match=message) as caught:

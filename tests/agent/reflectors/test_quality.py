@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from reflexion_lab.agent.reflectors.reviewed import FLAGS, flags
 from reflexion_lab.records import Attempt, Check, Delta, Reflection
 from tests import builders as make
+from tests.builders import TABLES
 
 PROGRAM = (
     "def mean_gap(times):\n    total = times[-1] - times[0]\n    pairs = len(times) - 1\n    return total / pairs\n"
@@ -61,18 +62,7 @@ def test_much_confidence_needs_evidence(confidence: float, flagged: bool) -> Non
         assert "unsupported_confidence" not in wrong(f"My loop is wrong. {cited}", confidence=confidence)
 
 
-@pytest.mark.parametrize(
-    ("call", "expected", "words", "leaks"),
-    [
-        ("f(4)", "[1, 3, 2]", "It should return [1,3,2] here.", True), ("f(4)", "27", "For 4 the answer is 27.", True),
-        ("f(4)", "27", "For 4 the answer is 271 or 2.7 or 27.5.", False),
-        ("f(4)", "'odd'", "It should return “odd” then.", True),
-        ("f(4)", "'odd'", "It should take odd numbers.", False), ("f(27)", "27", "For 27 nothing changes.", False),
-        ("f(4)", "True", "It should be True.", False), ("f(4)", "None", "It should be None.", False),
-        ("f(4)", "7", "It should be 7.", False), ("f(4)", "''", "It should be ''.", False),
-        ("f(4)", "", "It should be 27.", True),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("call", "expected", "words", "leaks"), TABLES["leaks of the expected value"])
 def test_the_expected_value_leaks_where_it_tells_the_answer(call: str, expected: str, words: str, leaks: bool) -> None:
     check = Check(name=f"assert {call} == {expected or 27}", outcome="fail", expected=expected)
     assert ("leaks_value" in wrong(words, checks=(check,))) is leaks

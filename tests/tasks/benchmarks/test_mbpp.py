@@ -13,6 +13,7 @@ from reflexion_lab.tasks.benchmarks.jsonl import jsonl
 from reflexion_lab.tasks.benchmarks.mbpp import SPLITS, mbpp
 from reflexion_lab.tasks.benchmarks.rows import repeated
 from reflexion_lab.tasks.evaluators.unit_tests import run_tests
+from tests.builders import TABLES
 
 FULL = {
     "task_id": 11,
@@ -177,21 +178,7 @@ def test_a_file_without_a_row_of_the_split_is_an_error(complaint):
     )
 
 
-@pytest.mark.parametrize(("change", "expected"), [
-    ({"task_id": "x"}, "field $.task_id: got str, expected int"),
-    ({"text": " "}, "field $.text: got nothing, expected the problem in words"),
-    ({"code": "def other():\n    pass"}, "field $.code: got only other, expected the function that the tests"),
-    ({"code": "X = 1"}, "field $.code: got none, expected the function that the tests of $.test_list call"),
-    ({"code": "def"}, "fields $.code and $.test_list: got "),
-    ({"test_list": ["assert triple(1) =="]}, "fields $.code and $.test_list: got "),
-    ({"test_list": "assert triple(1)"}, "field $.test_list: got str, expected array"),
-    ({"test_list": "{1: 2}"}, "field $.test_list: got object, expected array"),
-    ({"test_list": "[1, 1j]"}, "field $.test_list[0]: got int, expected str"),
-    ({"test_setup_code": "x ="}, "field $.setup: got "), ({"test": "for x in ("}, "field $.test: got 'for x in (' ("),
-    ({"test": "for x in [1]:\n    assert other(x)"}, "field $.test: got "),
-    ({"test": "assert all(map(bool, [1]))"}, "field $.test: got "),
-    ({"test": ["assert triple(1) == 3"]}, "field $.test: got array, expected str"),
-])  # fmt: skip
+@pytest.mark.parametrize(("change", "expected"), TABLES["bad rows of MBPP"])
 def test_a_bad_row_is_named_with_its_place_and_field(complaint, change, expected):
     rows = SANITIZED, FULL | change
     assert complaint(mbpp, *rows).startswith(f"rows.jsonl, line 2, {expected}")

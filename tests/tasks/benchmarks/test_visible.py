@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reflexion_lab.tasks.benchmarks.visible import visible_tests
+from tests.builders import TABLES
 
 
 def examples(docstring: str, parameters: str = "x", name: str = "f") -> list[str]:
@@ -27,18 +28,7 @@ def test_doctests_are_visible_tests(docstring: str, expected: str) -> None:
     assert examples(docstring) == [expected]
 
 
-@pytest.mark.parametrize(
-    ("line", "value"),
-    [
-        ("f([1, 2]) ➞ 3", "3"), ("f([1, 2]) => 3", "3"), ("f([1, 2])==>3", "3"), ("f([1, 2]) -> 3  ", "3"),
-        ("* f([1, 2]) == 3.", "3"), ("assert f([1, 2]) = 3.50", "3.5"),
-        ("f([1, 2]) returns 'three' # in words", "'three'"), ("f([1, 2])   # returns 3", "3"),
-        ("f([1, 2]) # => 'No' (it is too short)", "'No'"), ("f([1, 2]) should return True.", "True"),
-        ("f([1, 2]) should\nreturn 3 and f([3]) is the same", "3"), ("f([1, 2]) => true", "True"),
-        ("For f([1, 2]) the result should be (1, 'a)')", "(1, 'a)')"), ("f([1, 2]) -> 1 + 2 = 3", "3"),
-        ("f([1, 2]) -> 1, 2", "(1, 2)"), ("f([\n  1,\n  2\n]) == [\n  3\n]", "[3]"), ("f([1, 2]) == '#.'", "'#.'"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("line", "value"), TABLES["examples in prose"])
 def test_examples_in_prose_are_visible_tests(line: str, value: str) -> None:
     assert examples(line) == [f"f([1, 2]) == {value}"]
 
@@ -55,17 +45,7 @@ def test_worked_inputs_are_visible_tests_if_they_name_the_parameters(docstring: 
     assert examples(docstring, "x, y") == expected
 
 
-@pytest.mark.parametrize(
-    "docstring",
-    [
-        "", "f(x) -> int", "f(a) => False", "f() returns 5", "f(n) == f(n - 1) + 1", "f(2) == f(1) + 1",
-        "f(1) == 2 or more", "f(1) == about 2", "f(1) != 2", "f(1) >= 2", "f(1) === 2", ">>> f(1)  # gives two",
-        "f(1, ...) == 2", "f([1]) == [1, ...]", "f(1) is 2", "f(1) == ''a'", "g(1) == 2", "my_f(1) == 2",
-        "self.f(1) == 2", "f(*[1]) == 2", "f(open('x')) == 2", "f(1) == exit()", "f(x=1, x=2) == 3", "f({[]}) == 3",
-        ">>> print(f(1))\n2", ">>> f(1)\nTraceback (most recent call last):\nValueError: no", ">>> f([1]) [2]",
-        ">>> x = f(1)", ">>> f(1\n2",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("docstring", TABLES["no plain examples"])
 def test_what_is_not_plainly_an_example_is_left_out(docstring: str) -> None:
     assert examples(docstring) == []
 

@@ -20,6 +20,7 @@ from reflexion_lab.tasks.benchmarks.humaneval import humaneval
 from reflexion_lab.tasks.evaluators.unit_tests import run_tests
 from reflexion_lab.text.replies.extract import REPLY_CHARS, extract, preamble, without_thoughts
 from reflexion_lab.text.replies.syntax import PARSES
+from tests.builders import TABLES
 
 TASK = Task(
     task_id="t",
@@ -215,20 +216,7 @@ def test_a_reply_that_broke_off_is_cut_back_to_what_parses(reply, rule, expected
     assert (value(program), applied) == (expected, rule)
 
 
-@pytest.mark.parametrize(
-    ("reply", "rule"),
-    [
-        ("```python\ndef f(x):\n    return x +* 2\n```", "fence+unparsed"),
-        ("```python\ndef f(x):\n    y = 1\n    return (y +\n```", "fence+unparsed"),
-        ("def f(x):\n    return x +* 2\n\n\nThis adds.", "unparsed"),
-        ("```python\ndef f(x):\n    return", "fence+function"), ("```python\ndef f(", "fence+unparsed"),
-        ("    y = x +* 2\n    return y", "unparsed"), ("```js\nfunction f(x) { return x; }\n```", "fence+unparsed"),
-        ("```python\ndef f(x):\n    return '\0'\n```", "fence+unparsed"),
-        ("```python\nclass Solution:\n    def f(self, x):\n        return 4\n```", "fence+undefined"),
-        ("def g(x):\n    return 4", "undefined"), ("```python\nassert f(3) == 4\n```", "fence+undefined"),
-        ("```python\ndef f(x):\n    pass\n```", "fence+stub"), ("    # your code here\n    pass", "stub"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("reply", "rule"), TABLES["faulty code"])
 def test_faulty_code_is_handed_over_and_named(reply, rule):
     program, applied = extract(reply, TASK)
     assert applied == rule
@@ -395,18 +383,7 @@ def test_a_tag_in_a_sentence_and_a_second_closing_tag_are_noise():
     assert value(extract(f"```python\n{FUNCTION}<|im_end|>\n", TASK).program) == 4
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
-        "TABLE = {}\ndef f(x):\n    return TABLE[x] if x in TABLE else 1\nfor n in range(9):\n    TABLE[n] = f(-1) + 3",
-        "def f(x):\n    return x\ndef fixed(g):\n    return lambda x: g(x) + 1\nif True:\n    f = fixed(f)",
-        "def f(x):\n    return f.n\nsetattr(f, 'n', 4)",
-        "REG = {}\ndef f(x):\n    return REG['h'](x)\ndef h(x):\n    return x + 1 or f(x)\nREG.update(h=h)",
-        "def f(x):\n    return g(x)\ndef g(x):\n    return N\nif f:\n    N = 4",
-        "T = {}\ndef fill(input):\n    for n in input:\n        T[n] = n + 1\ndef f(x):\n    return T[x]\nfill([3])",
-        "def f(x):\n    def inner(T):\n        return T\n    return inner(T[x])\nT = {}\nT[3] = 4 if f else 0",
-    ],
-)
+@pytest.mark.parametrize("code", TABLES["statements that are kept"])
 def test_a_statement_that_the_entry_point_needs_is_kept(code):
     assert value(extract(f"```python\n{code}\n```", PROSE).program) == 4
 
