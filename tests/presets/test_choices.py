@@ -1,13 +1,16 @@
 """Every preset runs with every reflector and any kind of model by the plain command."""
 
+import inspect
 import json
 from pathlib import Path
 
 import pytest
+import yaml
 
 from reflexion_lab.cli import main as cli
+from reflexion_lab.runner.config.build import located
 from reflexion_lab.runner.config.choices import options
-from reflexion_lab.runner.config.compose import _composed, compose
+from reflexion_lab.runner.config.compose import CONF, _composed, compose
 from reflexion_lab.runner.config.grid import cells
 from reflexion_lab.runner.folder.folder import RunFolder
 from tests.builders import TABLES, pairwise
@@ -68,6 +71,15 @@ def test_what_a_preset_sets_below_a_group_holds_for_the_option_that_takes_it(wor
     whole = _composed(*same.split())
     assert compose(*words.split()) == whole
     assert next(iter(cells([*words.split(), "seed=0,1"]))).cfg == whole
+
+
+def test_a_name_under_which_options_share_a_value_of_a_preset_means_the_same_in_each():
+    for path in [*CONF.glob("preset/*.yaml"), *CONF.glob("experiment/*.yaml")]:
+        for group, values in yaml.safe_load(path.read_text()).items():
+            parts = [yaml.safe_load(option.read_text()).get("_target_") for option in CONF.glob(f"{group}/*.yaml")]
+            kinds = [inspect.signature(located(part)).parameters for part in parts if part]
+            for name in values if kinds else ():
+                assert len({str(kind[name].annotation) for kind in kinds if name in kind}) == 1, (path, group, name)
 
 
 def test_a_value_of_ones_own_that_the_option_does_not_take_is_refused(attempts, capsys):

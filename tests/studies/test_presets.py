@@ -113,7 +113,7 @@ def test_helix_falls_back_to_rules_with_less_confidence(run, tmp_path):
 
 def test_the_weights_of_the_bots_score_are_parameters(run):
     weights = "{task_completion: 0.5, code_quality: 0.35, efficiency: 0.15}"
-    (first, *_) = run("bot", f"evaluator.trajectory={weights}", "evaluator.tests_weight=0.5")["sum"]
+    (first, *_) = run("bot", f"evaluator.trajectory={weights}", "evaluator.verdict_weight=0.5")["sum"]
     assert first.evaluation.reward == pytest.approx(0.5 * 0 + 0.5 * 0.99)
     assert first.evaluation.outcome == "fail"
 

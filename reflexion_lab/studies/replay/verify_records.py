@@ -260,7 +260,7 @@ def _implied(evaluation: Evaluation, trajectory: Trajectory, evaluator: object) 
             score = _score(trajectory, values.get("trajectory", {}), evaluation.checks)
             own = {name: share for name, share in evaluation.components.items() if name not in score.components}
             implied = _implied(replace(evaluation, components=own), trajectory, values.get("evaluator"))
-            weight = float(values.get("tests_weight", 0.5)) if own else 0.0
+            weight = float(values.get("verdict_weight", 0.5)) if own else 0.0
             reward = weight * implied.get("reward", 0.0) + (1 - weight) * score.reward
             parts = implied.get("components", dict.fromkeys(own, evaluation.pass_rate)) | score.components
             return implied and implied | {"reward": reward, "components": parts}

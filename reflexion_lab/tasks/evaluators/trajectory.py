@@ -83,21 +83,21 @@ class TrajectoryHeuristics:
 class WithTrajectory:
     """Evaluator that adds the parts, issues and suggestions of the heuristics to those of another evaluator.
 
-    `passed`, `outcome`, `checks` and `feedback` are those of `evaluator`. `tests_weight`: weight of the reward of
+    `passed`, `outcome`, `checks` and `feedback` are those of `evaluator`. `verdict_weight`: weight of the reward of
     `evaluator`, in [0, 1]; the trajectory's score has the rest.
     """
 
     @validated
-    def __init__(self, evaluator: Evaluator, trajectory: TrajectoryHeuristics, tests_weight: Share = 0.5) -> None:
+    def __init__(self, evaluator: Evaluator, trajectory: TrajectoryHeuristics, verdict_weight: Share = 0.5) -> None:
         self.evaluator = evaluator
         self.trajectory = trajectory
-        self.tests_weight = tests_weight
+        self.verdict_weight = tests_weight
 
     def evaluate(self, task: Task, trajectory: Trajectory) -> Evaluation:
         tests = self.evaluator.evaluate(task, trajectory)
         score = self.trajectory.evaluate(task, trajectory, tests.checks)
         own = tests.components or ({} if tests.outcome in UNKNOWN else {"tests": tests.pass_rate})
-        weight = self.tests_weight if own else 0.0
+        weight = self.verdict_weight if own else 0.0
         return replace(
             tests,
             reward=weight * tests.reward + (1 - weight) * score.reward,

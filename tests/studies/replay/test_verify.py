@@ -95,7 +95,7 @@ EVALUATORS = [f"evaluator={path.stem}" for path in sorted((CONF / "evaluator").g
 KINDS = [
     *[(name,) for name in EVALUATORS],
     ("evaluator=combined", "evaluator.tests_weight=0.7", "feedback_source=oracle"),
-    ("evaluator=with_trajectory", "evaluator.tests_weight=0.3", "evaluator.trajectory.max_turns=3"),
+    ("evaluator=with_trajectory", "evaluator.verdict_weight=0.3", "evaluator.trajectory.max_turns=3"),
     ("evaluator=with_trajectory", f"{WRAPPED}.combined.Combined"),
     ("evaluator=with_trajectory", f"{WRAPPED}.static.StaticCheck", "+evaluator.evaluator.tool=ruff"),
 ]
