@@ -45,7 +45,7 @@ def add(commands: place.Commands) -> None:
     sub = _add(kinds, "analyze", analyze, text)
     place.add_runs(sub)
     place.add_json(sub)
-    sub = _add(kinds, "prune", prune, "remove old episodes and mistakes; cannot be undone")
+    sub = _add(kinds, "prune", prune, "remove old episodes, mistakes and sessions; cannot be undone")
     sub.add_argument("--days", metavar="N", type=float, required=True, help="minimum age in days")
     place.add_flag(sub, "--dry-run", "only print the number")
     sub = _add(kinds, "clear", clear, "remove all records of every kind; cannot be undone")
@@ -246,7 +246,7 @@ def prune(options: argparse.Namespace) -> None:
         else:
             count = store.prune(before)
     verb = "would be removed" if options.dry_run else "removed"
-    say(f"{count:,} episodes and mistakes of {options.days:g} days or older {verb}")
+    say(f"{count:,} episodes, mistakes and sessions of {options.days:g} days or older {verb}")
 
 
 def clear(options: argparse.Namespace) -> None:

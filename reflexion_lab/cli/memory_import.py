@@ -6,7 +6,7 @@ import calendar
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.runner.objects import method_of
 from reflexion_lab.storage import openagents
 from reflexion_lab.storage.jsonl import Header, check_schema, header_text
-from reflexion_lab.storage.kinds import KIND_OF, KINDS, prepared
+from reflexion_lab.storage.kinds import AGING, KIND_OF, KINDS, id_of, prepared
 from reflexion_lab.storage.place import load
 
 EXPECTED = "a store, an export (*.jsonl, *.json), a run folder, or a folder of reflection files"
@@ -103,7 +103,7 @@ def _of_database(place: str) -> Iterator[str]:
         with kept_at(place) as store:
             for kind in KINDS:
                 for record in store.read(kind.record):
-                    where = f"{without_password(place)}, {kind.name} {getattr(record, kind.id_field)!r}"
+                    where = f"{without_password(place)}, {kind.name} {id_of(record)!r}"
                     yield from (f"{where}: {fault}" for fault in faults(record))
     except (StoreError, ValueError) as problem:
         yield str(problem)
@@ -222,9 +222,11 @@ def _append(store: Store, place: str) -> tuple[dict[str, int], str]:
 def _append_run(store: Store, path: Path) -> tuple[dict[str, int], str]:
     prompts, missing = _prompts(path)
     folder = RunFolder.existing(path)
-    records = records_of(folder, prompts)
-    ids = {record.episode_id for record in records if isinstance(record, Episode)}
-    known = {episode.episode_id: episode for episode in store.read(Episode) if episode.episode_id in ids}
+    own, sessions = f"{folder.manifest.run_id}/", {session.session_id: session for session in store.read(Session)}
+    earlier = takewhile(lambda episode: not episode.session_id.startswith(own), store.read(Episode))
+    records = records_of(folder, prompts, {episode.task_id: sessions.get(episode.session_id) for episode in earlier})
+    ids = {id_of(record) for record in records}
+    known = {id_of(record): record for kind in AGING for record in store.read(kind) if id_of(record) in ids}
     _append_all(store, (_completed(record, known) for record in records))
     return Counter(KIND_OF[type(record)].name for record in records), missing
 
@@ -237,9 +239,10 @@ def _append_all(store: Store, records: Iterable[Stored]) -> int:
     return count
 
 
-def records_of(folder: RunFolder, prompts: Mapping[str, str]) -> list[Stored]:
+def records_of(folder: RunFolder, prompts: Mapping[str, str], earlier: Mapping[str, Session | None]) -> list[Stored]:
     """Episodes, sessions and mistakes of a run's loops, dated at the run's start, and its items.
 
+    `earlier`: the last session of each task before the run, with which progress is measured.
     A task without its prompt has no mistakes, since they are searched by prompt.
     """
     manifest = folder.manifest
@@ -248,12 +251,13 @@ def records_of(folder: RunFolder, prompts: Mapping[str, str]) -> list[Stored]:
     for task_id, attempts in folder.attempts.items():
         task = Task(task_id=task_id, prompt=prompts.get(task_id, ""), entry_point="")
         name = session_id(manifest.run_id, task_id)
-        session = Session(session_id=name)
+        last = earlier.get(task.base_id)
+        session = Session(session_id=name, last_evaluation=last and last.last_evaluation, timestamp=start)
         for attempt in attempts:
             session = session_after(session, attempt)
             episode = episode_of(task, attempt, name, str(manifest.config.get("arm") or "actor"))
             records.append(replace(episode, timestamp=start))
-        records += [session, *(mistakes_of(task, attempts, start) if task.prompt else ())]
+        records += [session, *(mistakes_of(task, attempts, start, name) if task.prompt else ())]
     return records + _items_of(folder)
 
 
@@ -267,13 +271,13 @@ def _items_of(folder: RunFolder) -> list[Stored]:
     return [*(replace(item, owner=owner) for item in items), *(Item(item_id=name, text="") for name in removed)]
 
 
-def _completed(record: Stored, known: Mapping[str, Episode]) -> Stored:
-    """`record` with the time and prompt of the stored episode of the same id."""
-    if not isinstance(record, Episode) or record.episode_id not in known:
+def _completed(record: Stored, known: Mapping[str, Any]) -> Stored:
+    """`record` with the time and prompt of the stored record of the same id."""
+    if (older := known.get(id_of(record))) is None:
         return record
-    older = known[record.episode_id]
-    description = record.task_description or older.task_description
-    return replace(record, timestamp=older.timestamp, task_description=description)
+    if isinstance(record, Episode):
+        record = replace(record, task_description=record.task_description or older.task_description)
+    return replace(record, timestamp=older.timestamp)
 
 
 def _prompts(path: Path) -> tuple[dict[str, str], str]:

@@ -6,10 +6,10 @@ Recall depends on the seed and the round size, not on the number of workers or o
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import groupby, islice, pairwise
-from operator import attrgetter
 from typing import Generic
 
 from msgspec.structs import replace
@@ -41,7 +41,7 @@ from reflexion_lab.records import (
     base_id,
 )
 from reflexion_lab.storage.in_memory import Packed
-from reflexion_lab.storage.kinds import is_removed
+from reflexion_lab.storage.kinds import AGING, id_of, is_removed
 
 BATCH = 200
 """Episodes of a store that are indexed at once."""
@@ -116,6 +116,8 @@ class Archive:
         self._loops: dict[str, str] = {}
         """Session id of the newest loop of each task."""
         self._sessions: dict[str, Session] = {}
+        self._times: dict[str, float] = {}
+        """Of the records that a resumed run has stored, by id."""
 
     def begin(
         self, beginning: Beginning | None = None, run_id: str = "", items: Sequence[Item] | None = None
@@ -125,7 +127,7 @@ class Archive:
         Records of the run `run_id` itself are skipped, since its rounds add them again. Items are those of
         `beginning`, of the store, or `items`, as far as the curator's limits hold.
         """
-        episodes, mistakes = _Loaded(self.store, Episode, "episode_id"), _Loaded(self.store, Mistake, "mistake_id")
+        episodes, mistakes = _Loaded(self.store, Episode), _Loaded(self.store, Mistake)
         wisdom = beginning.wisdom if beginning else tuple(self.store.read(Wisdom))
         if items is None:
             items = beginning.items if beginning else self.owned(self.stored_items())
@@ -136,6 +138,8 @@ class Archive:
             mistakes.end_at(beginning.mistakes, beginning.newest_mistake)
         if beginning and run_id:
             episodes.omitted, mistakes.omitted = f"ep-{run_id}/", f"mistake-{run_id}/"
+            stored = (record for kind in AGING for record in self.store.read(kind))
+            self._times = {id_of(record): record.timestamp for record in stored if f"{run_id}/" in id_of(record)}
         for entry in wisdom:
             self.book.upsert(replace(entry, use_count=0, success_rate=0.0))
         self._take(episodes)
@@ -207,14 +211,18 @@ class Archive:
         """Add a round's updates, in task order, and store them. A repetition does not change the store."""
         if not updates:
             return
-        episodes = [episode for task in updates for episode in task.episodes]
-        mistakes = [mistake for task in updates for mistake in task.mistakes]
+        episodes = self._dated(episode for task in updates for episode in task.episodes)
+        sessions = self._dated(task.session for task in updates)
         changed = self._take(episodes)
-        self._sessions |= {task.session.session_id: task.session for task in updates if self.same_task}
+        self._sessions |= {session.session_id: session for session in sessions if self.same_task}
         self._has_learnt = True
-        mistakes = self.mistakes.extend(mistakes)
-        records: list[Stored] = [*episodes, *mistakes, *(task.session for task in updates), *changed]
+        mistakes = self.mistakes.extend(self._dated(mistake for task in updates for mistake in task.mistakes))
+        records: list[Stored] = [*episodes, *mistakes, *sessions, *changed]
         self._in_store(lambda: self.store.append(records), "the run continues")
+
+    def _dated(self, records: Iterable[S]) -> list[S]:
+        """`records` with the time at which they were first stored."""
+        return [replace(record, timestamp=self._times.get(id_of(record), record.timestamp)) for record in records]
 
     def close(self) -> None:
         """Recount wisdom if other runs wrote to the store, and close it; errors become warnings."""
@@ -332,24 +340,23 @@ def is_begun_with(store: Store, beginning: Beginning, owner: str) -> bool:
 class _Loaded(Generic[S]):
     """The records of one kind in a store, read one by one."""
 
-    def __init__(self, store: Store, kind: type[S], id_field: str) -> None:
+    def __init__(self, store: Store, kind: type[S]) -> None:
         self.omitted = ""
         """Beginning of the ids that are skipped."""
         self.count, self.newest = 0, ""
         """Number of records that were read, and id of the last one."""
         self._read: Callable[[], Iterator[S]] = lambda: store.read(kind)
-        self._id: Callable[[S], str] = attrgetter(id_field)
         self._end: int | None = None
 
     def end_at(self, count: int, newest: str) -> None:
         """Read only what existed at a run's start: up to the id `newest`, at most `count`."""
-        places = (n for n, record in enumerate(self._read(), 1) if self._id(record) == newest)
+        places = (n for n, record in enumerate(self._read(), 1) if id_of(record) == newest)
         self._end = min(count, next(places, 0)) if newest else count
 
     def __iter__(self) -> Iterator[S]:
         for record in islice(self._read(), self._end):
-            if not self.omitted or not self._id(record).startswith(self.omitted):
-                self.count, self.newest = self.count + 1, self._id(record)
+            if not self.omitted or not id_of(record).startswith(self.omitted):
+                self.count, self.newest = self.count + 1, id_of(record)
                 yield record
 
 
@@ -415,7 +422,8 @@ class Rounds:
 
     def _learnt(self, task: Task, attempts: Sequence[Attempt]) -> Learnt:
         name = session_id(self.run_id, task.task_id)
-        session = Session(session_id=name)
+        last = self.archive.last_session(task)
+        session = Session(session_id=name, last_evaluation=last and last.last_evaluation, timestamp=time.time())
         for attempt in attempts:
             session = session_after(session, attempt)
         return Learnt(

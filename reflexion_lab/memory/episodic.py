@@ -107,7 +107,7 @@ class EpisodicMemory:
         """The episodes and lessons that the actor reads."""
         own = self.buffer.by_task(task.task_id)
         if not own and self.show_session:
-            self.session = session_of(self.known.past(task), self.session, self.known.last_session(task), self.run_id)
+            self.session = session_of(self.known.past(task), self.session, self.known.last_session(task))
         has_session = self.show_session and self.session.last_evaluation is not None
         searches: list[Search] = []
         before = SEARCHES.set(searches)
@@ -146,7 +146,7 @@ class EpisodicMemory:
             in_context=len(recollection.episodes),
             total=self.buffer.total,
             omega=recollection.omega,
-            own=sum(episode.session_id == self.session.session_id for episode in recollection.episodes),
+            own=sum(episode.session_id == recollection.session_id for episode in recollection.episodes),
         )
 
 
@@ -240,22 +240,23 @@ def session_after(session: Session, attempt: Attempt) -> Session:
     )
 
 
-def _with_reflection(session: Session, reflection: Reflection, reward: float, day: str = "") -> Session:
+def _with_reflection(session: Session, reflection: Reflection, reward: float, run: str = "") -> Session:
     """The session with one more reflection."""
-    scores = (f"score {percent(reward)} of 100{day}", *session.scores)[:NEWEST]
+    scores = (f"score {percent(reward)} of 100{run}", *session.scores)[:NEWEST]
     return replace(session, reflections=(reflection, *session.reflections)[:NEWEST], scores=scores)
 
 
-def session_of(past: Sequence[Episode], session: Session, last: Session | None = None, run_id: str = "") -> Session:
+def session_of(past: Sequence[Episode], session: Session, last: Session | None = None) -> Session:
     """`session` with earlier runs' episodes of the same task, oldest first, and the verdict of the `last` session.
 
-    Episodes of the run `run_id` itself have no day, which could differ if it is resumed.
+    Runs are counted back: with a date, an equal run on another day would have other prompts.
     """
+    loops = list(dict.fromkeys(episode.session_id for episode in past))
     for episode in past:
         if episode.reflection and episode.statements:
-            is_own = run_id and episode.session_id.startswith(f"{run_id}/")
-            day = "" if is_own else time.strftime(", %Y-%m-%d", time.gmtime(episode.timestamp))
-            session = _with_reflection(session, episode.reflection, episode.reward, day)
+            n = len(loops) - loops.index(episode.session_id)
+            run = f", {n} run{'s' * (n > 1)} before"
+            session = _with_reflection(session, episode.reflection, episode.reward, run)
             insights = with_insight(session.key_insights, insight_of(episode.reflection))
             session = replace(session, key_insights=insights)
         outcome = episode.metadata.get("outcome", "pass" if episode.passed else "fail")

@@ -129,13 +129,15 @@ class Session(Record, frozen=True, kw_only=True):
     reflections: tuple[Reflection, ...] = ()
     """The newest five, newest first."""
     scores: tuple[str, ...] = ()
-    """Score and, of an earlier run, day of their attempts: `score 81 of 100, 2026-11-27`."""
+    """Score of their attempts and, of earlier runs, their number back: `score 81 of 100, 2 runs before`."""
     key_insights: tuple[str, ...] = ()
     """At most twenty, oldest first."""
     last_trajectory_summary: str = ""
     last_evaluation: Evaluation | None = None
     is_progress: bool | None = None
     """Whether the last attempt was better than the previous one; None at the first."""
+    timestamp: float = 0.0
+    """Seconds since the epoch of the last attempt."""
 
 
 class Recollection(Record, frozen=True, kw_only=True):

@@ -36,6 +36,8 @@ KINDS = (
     Kind("items", Item, "item_id"),
 )
 KIND_OF = {kind.record: kind for kind in KINDS}
+AGING = (Episode, Mistake, Session)
+"""Kinds that a prune removes; wisdom and items do not age."""
 _DECODERS = {kind.record: msgspec.json.Decoder(kind.record) for kind in KINDS}
 
 
@@ -61,9 +63,13 @@ def collector_paused() -> Iterator[None]:
             gc.enable()
 
 
+def id_of(record: Stored) -> str:
+    return str(getattr(record, KIND_OF[type(record)].id_field))
+
+
 def is_old(record: Stored, before: float) -> bool:
-    """Whether `Store.prune(before)` removes `record`. Wisdom, sessions and items do not age."""
-    return isinstance(record, Episode | Mistake) and record.timestamp <= before
+    """Whether `Store.prune(before)` removes `record`."""
+    return isinstance(record, AGING) and record.timestamp <= before
 
 
 def is_removed(record: Stored) -> bool:

@@ -38,6 +38,7 @@ from sqlalchemy import (
     Text,
     and_,
     bindparam,
+    cast,
     create_engine,
     delete,
     event,
@@ -545,8 +546,11 @@ class Sql:
         return episodes
 
     def prune(self, before: float) -> int:
-        tables = [RECORDS[KIND_OF[kind].name] for kind in (Episode, Mistake)]
-        old = [delete(table).where(table.c.timestamp <= bindparam("before")).returning(table.c.seq) for table in tables]
+        body, is_file = RECORDS["sessions"].c.body, self._database.is_file
+        at = func.json_extract(body, "$.timestamp") if is_file else cast(body.op("->>")("timestamp"), Double)
+        times = {RECORDS[name].c.seq: RECORDS[name].c.timestamp for name in ("episodes", "mistakes")}
+        times[RECORDS["sessions"].c.seq] = func.coalesce(at, 0.0)
+        old = [delete(seq.table).where(at <= bindparam("before")).returning(seq) for seq, at in times.items()]
         statements = [self._database.compiled(statement) for statement in old]
         return self._database.transaction(
             lambda execute: sum(len(execute(statement, {"before": before})) for statement in statements), "pruned"

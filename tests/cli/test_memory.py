@@ -105,9 +105,9 @@ def test_prune_removes_the_old_and_says_how_many(lab, fill, held, episode):
     now = time.time()
     place = fill(episode(1), episode(2, timestamp=now - 86400), episode(3, timestamp=now), MISTAKE, WISDOM)
     dry = lab("memory", "prune", "--days", "30", "--dry-run", "--store", place)
-    assert dry.out.startswith("2 episodes and mistakes of 30 days or older would be removed")
+    assert dry.out.startswith("2 episodes, mistakes and sessions of 30 days or older would be removed")
     assert len(held(Episode)) == 3
-    assert lab("memory", "prune", "--days", "30", "--store", place).out.startswith("2 episodes and mistakes")
+    assert lab("memory", "prune", "--days", "30", "--store", place).out.startswith("2 episodes, mistakes and sessions")
     assert [record.episode_id for record in held(Episode)] == ["ep-2", "ep-3"]
     assert held(Mistake) == []
     assert held(Wisdom) == [WISDOM]

@@ -176,12 +176,13 @@ def test_a_bad_record_is_named_and_nothing_of_its_batch_is_kept(store, bad, name
     assert not any(everything(store).values())
 
 
-def test_prune_removes_episodes_and_mistakes_up_to_a_time(store):
+def test_prune_removes_episodes_mistakes_and_sessions_up_to_a_time(store):
     store.append([episode(f"e{t}", timestamp=t) for t in (30.0, 10.0, 20.0)])
     store.append([mistake(f"m{t}", timestamp=t) for t in (10.0, 30.0)])
-    store.append([wisdom("w"), Session(session_id="s"), Item(item_id="i", text="x")])
-    assert store.prune(20.0) == 3
-    assert [ids(store.read(kind)) for kind in KINDS] == [["e30.0"], ["w"], ["m30.0"], ["s"], ["i"]]
+    store.append([Session(session_id="s"), *(Session(session_id=f"s{t}", timestamp=t) for t in (20.0, 30.0))])
+    store.append([wisdom("w"), Item(item_id="i", text="x")])
+    assert store.prune(20.0) == 5
+    assert [ids(store.read(kind)) for kind in KINDS] == [["e30.0"], ["w"], ["m30.0"], ["s30.0"], ["i"]]
     assert store.prune(20.0) == 0
 
 
@@ -310,7 +311,7 @@ def test_what_was_kept_is_there_when_opened_again(place):
 def test_retention_is_enforced_at_open(place):
     with closing(opened(place)) as store:
         store.append([episode("old"), episode("new", timestamp=9e9)])
-    with pytest.warns(RuntimeWarning, match="1 episodes and mistakes older than 30 days were removed"):
+    with pytest.warns(RuntimeWarning, match="1 episodes, mistakes and sessions older than 30 days were removed"):
         store = opened(place, retention_days=30)
     with closing(store):
         assert ids(store.read(Episode)) == ["new"]

@@ -41,7 +41,7 @@ def learnt(about, *attempts, run="run"):
     return Learnt(
         episodes=tuple(episode_of(about, attempt, name, "arm") for attempt in attempts),
         mistakes=tuple(mistakes_of(about, attempts, session_id=name)),
-        session=Session(session_id=name),
+        session=Session(session_id=name, timestamp=9e9),
     )
 
 

@@ -1,17 +1,24 @@
 """What the bot's document promises, through the user's door."""
 
-import re
+import time
 
 import pytest
+from msgspec.structs import replace
 
 import reflexion_lab as rl
 from reflexion_lab.cli.main import main
+from reflexion_lab.records import Episode, Mistake, Session
+from reflexion_lab.storage.place import opened
 
 SMALL = ("preset=bot", "model=simulated", "model.first=0", "model.repair=0", "benchmark.load.n=2", "tracker=none")
 
 
 def prompts(run):
     return [[each.trajectory.messages[-1].content for each in run.attempts(task)] for task in sorted(run.task_ids)]
+
+
+def stored(place="runs/memory"):
+    return [[*opened(place).read(kind)] for kind in (Episode, Mistake, Session)]
 
 
 @pytest.fixture
@@ -44,7 +51,36 @@ def test_the_prompt_has_score_parts_issues_progress_and_what_worked(bot):
         assert second.count(text) == 1, text
     assert "Progress: no better than the attempt before" in third and "Attempt 2, score 81 of 100:\n" in third
     (again, *_), *_ = prompts(bot())
-    assert re.search(r"attempt 3 \(score 81 of 100, \d{4}-\d\d-\d\d, confidence 50 %\)\n- What worked: the s", again)
+    assert "attempt 3 (score 81 of 100, 1 run before, confidence 50 %)\n- What worked: the s" in again
+
+
+def test_the_prompts_of_a_later_run_and_a_resumed_one_do_not_depend_on_the_clock(bot, monkeypatch):
+    near, far = ("store.place=near", "benchmark.limit=1"), ("store.place=far", "benchmark.limit=1")
+    (run, _), records = (bot(*near), bot(*far)), stored("near")
+    opened("far").append([replace(episode, timestamp=1.7e18) for episode in stored("far")[0]])
+    expected = prompts(bot(*near))
+    assert prompts(bot(*far)) == expected
+    assert main(["memory", "show", "--store", "far"]) == 0
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + 2 * 86400)
+    bot(*near, f"resume={run.path}")
+    assert [kept[: len(before)] for kept, before in zip(stored("near"), records, strict=True)] == records
+
+
+def test_progress_is_kept_from_run_to_run_of_one_attempt_each_and_by_an_import_until_it_is_pruned(bot):
+    *runs, third = [bot("loop.max_attempts=1", "benchmark.limit=1") for _ in range(3)]
+    assert all("Progress: no better than the attempt before" in prompt for (prompt,) in prompts(third))
+    assert main(["memory", "import", *(str(run.path) for run in (*runs, third)), "--store", "copy"]) == 0
+    for copy, kept in zip(stored("copy")[1:], stored()[1:], strict=True):
+        assert [replace(each, timestamp=0) for each in copy] == [replace(each, timestamp=0) for each in kept]
+    assert main(["memory", "prune", "--days", "0", "--store", "copy"]) == 0
+    assert stored("copy") == [[], [], []]
+
+
+def test_episodes_of_the_run_before_are_not_the_loops_own(bot):
+    _, second = [bot("recall=window_then_similar", "benchmark.limit=1", "loop.max_attempts=2") for _ in range(2)]
+    (loop,) = (second.attempts(task) for task in second.task_ids)
+    assert [(attempt.memory.own, len(attempt.recalled)) for attempt in loop] == [(0, 1), (1, 2)]
 
 
 @pytest.mark.parametrize(

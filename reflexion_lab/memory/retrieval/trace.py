@@ -7,7 +7,7 @@ from contextvars import ContextVar
 
 from reflexion_lab.protocols import Hit, Retriever, Stored
 from reflexion_lab.records import Retrieved
-from reflexion_lab.storage.kinds import KIND_OF
+from reflexion_lab.storage.kinds import id_of
 from reflexion_lab.text.shorten import line
 
 Search = tuple[Retriever, str, Sequence[Hit], Mapping[int, Stored]]
@@ -30,7 +30,7 @@ def retrieved(searches: Sequence[Search], ids: Collection[str]) -> tuple[Retriev
     for retriever, query, hits, records in searches:
         for rank, (number, score) in enumerate(hits, 1):
             record = records.get(number)
-            if record and (name := getattr(record, KIND_OF[type(record)].id_field)) in ids:
+            if record and (name := id_of(record)) in ids:
                 text = line(next(filter(None, (getattr(record, field, "") for field in TEXTS)), ""), 200)
                 by = type(retriever).__name__
                 items[name] = Retrieved(name, rank=rank, score=round(score, 6), retriever=by, query=query, text=text)

@@ -91,7 +91,7 @@ class WithTrajectory:
     def __init__(self, evaluator: Evaluator, trajectory: TrajectoryHeuristics, verdict_weight: Share = 0.5) -> None:
         self.evaluator = evaluator
         self.trajectory = trajectory
-        self.verdict_weight = tests_weight
+        self.verdict_weight = verdict_weight
 
     def evaluate(self, task: Task, trajectory: Trajectory) -> Evaluation:
         tests = self.evaluator.evaluate(task, trajectory)
