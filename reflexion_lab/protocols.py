@@ -262,10 +262,7 @@ class Store(Protocol):
         """Episodes, newest first. Raises StoreError."""
 
     def prune(self, before: float) -> int:
-        """Remove episodes, mistakes and sessions up to `before` (epoch seconds); return their number.
-
-        Raises StoreError.
-        """
+        """Remove episodes, mistakes, sessions up to `before` (epoch seconds); return the number. Raises StoreError."""
 
     def clear(self) -> None:
         """Remove all records of every kind. Raises StoreError."""

@@ -239,7 +239,9 @@ def _append_all(store: Store, records: Iterable[Stored]) -> int:
     return count
 
 
-def records_of(folder: RunFolder, prompts: Mapping[str, str], earlier: Mapping[str, Session | None]) -> list[Stored]:
+def records_of(
+    folder: RunFolder, prompts: Mapping[str, str], earlier: Mapping[str, Session | None] = {}
+) -> list[Stored]:
     """Episodes, sessions and mistakes of a run's loops, dated at the run's start, and its items.
 
     `earlier`: the last session of each task before the run, with which progress is measured.

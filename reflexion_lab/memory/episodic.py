@@ -255,8 +255,7 @@ def session_of(past: Sequence[Episode], session: Session, last: Session | None =
     for episode in past:
         if episode.reflection and episode.statements:
             n = len(loops) - loops.index(episode.session_id)
-            run = f", {n} run{'s' * (n > 1)} before"
-            session = _with_reflection(session, episode.reflection, episode.reward, run)
+            session = _with_reflection(session, episode.reflection, episode.reward, f", {n} run{'s' * (n > 1)} before")
             insights = with_insight(session.key_insights, insight_of(episode.reflection))
             session = replace(session, key_insights=insights)
         outcome = episode.metadata.get("outcome", "pass" if episode.passed else "fail")

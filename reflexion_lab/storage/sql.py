@@ -546,8 +546,9 @@ class Sql:
         return episodes
 
     def prune(self, before: float) -> int:
-        body, is_file = RECORDS["sessions"].c.body, self._database.is_file
-        at = func.json_extract(body, "$.timestamp") if is_file else cast(body.op("->>")("timestamp"), Double)
+        body = RECORDS["sessions"].c.body
+        on_server = cast(func.jsonb_extract_path_text(body, "timestamp"), Double)
+        at = func.json_extract(body, "$.timestamp") if self._database.is_file else on_server
         times = {RECORDS[name].c.seq: RECORDS[name].c.timestamp for name in ("episodes", "mistakes")}
         times[RECORDS["sessions"].c.seq] = func.coalesce(at, 0.0)
         old = [delete(seq.table).where(at <= bindparam("before")).returning(seq) for seq, at in times.items()]

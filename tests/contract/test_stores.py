@@ -310,11 +310,11 @@ def test_what_was_kept_is_there_when_opened_again(place):
 
 def test_retention_is_enforced_at_open(place):
     with closing(opened(place)) as store:
-        store.append([episode("old"), episode("new", timestamp=9e9)])
-    with pytest.warns(RuntimeWarning, match="1 episodes, mistakes and sessions older than 30 days were removed"):
+        store.append([episode("old"), Session(session_id="old"), episode("new", timestamp=9e9)])
+    with pytest.warns(RuntimeWarning, match="2 episodes, mistakes and sessions older than 30 days were removed"):
         store = opened(place, retention_days=30)
     with closing(store):
-        assert ids(store.read(Episode)) == ["new"]
+        assert ids([*store.read(Episode), *store.read(Session)]) == ["new"]
 
 
 @pytest.mark.parametrize("name", ["all.jsonl", "all.json"])
