@@ -10,7 +10,7 @@ import time
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import groupby, islice, pairwise
-from typing import Generic
+from typing import Generic, TypeVar
 
 from msgspec.structs import replace
 
@@ -43,6 +43,7 @@ from reflexion_lab.records import (
 from reflexion_lab.storage.in_memory import Packed
 from reflexion_lab.storage.kinds import AGING, id_of, is_removed
 
+D = TypeVar("D", Episode, Mistake, Session)
 BATCH = 200
 """Episodes of a store that are indexed at once."""
 WIDER = 4
@@ -220,7 +221,7 @@ class Archive:
         records: list[Stored] = [*episodes, *mistakes, *sessions, *changed]
         self._in_store(lambda: self.store.append(records), "the run continues")
 
-    def _dated(self, records: Iterable[S]) -> list[S]:
+    def _dated(self, records: Iterable[D]) -> list[D]:
         """`records` with the time at which they were first stored."""
         return [replace(record, timestamp=self._times.get(id_of(record), record.timestamp)) for record in records]
 

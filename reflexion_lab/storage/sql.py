@@ -549,7 +549,7 @@ class Sql:
         body = RECORDS["sessions"].c.body
         on_server = cast(func.jsonb_extract_path_text(body, "timestamp"), Double)
         at = func.json_extract(body, "$.timestamp") if self._database.is_file else on_server
-        times = {RECORDS[name].c.seq: RECORDS[name].c.timestamp for name in ("episodes", "mistakes")}
+        times: dict[Any, Any] = {RECORDS[name].c.seq: RECORDS[name].c.timestamp for name in ("episodes", "mistakes")}
         times[RECORDS["sessions"].c.seq] = func.coalesce(at, 0.0)
         old = [delete(seq.table).where(at <= bindparam("before")).returning(seq) for seq, at in times.items()]
         statements = [self._database.compiled(statement) for statement in old]
