@@ -214,7 +214,7 @@ def analyze(options: argparse.Namespace) -> None:
     from reflexion_lab.cli.memory_import import records_of
 
     if options.runs or options.last:
-        records = [record for folder in place.chosen(options) for record in records_of(folder, {})]
+        records = [record for folder in place.chosen(options) for record in records_of(folder, {}, {})]
     else:
         with place.kept_at(options.store) as store:
             records = [*store.read(Episode)]

@@ -199,11 +199,10 @@ def import_records(store: Store, places: Iterable[str]) -> Imported:
 def _check(place: str) -> None:
     """Raises ConfigError."""
     path = Path(place)
-    is_run = (path / "manifest.json").is_file()
     if errors := list(islice(problems(place), 100)):
         more = f"; `reflexion-lab memory validate {place}` lists all" if errors[1:] else ""
         raise ConfigError(f"{errors[0]}{more}; nothing was imported")
-    if is_run and (leak := RunFolder.existing(path).manifest.leak):
+    if (path / "manifest.json").is_file() and (leak := RunFolder.existing(path).manifest.leak):
         expected = "another run: its reflections would leak hidden tests into later runs"
         raise ConfigError(place, f"reflections of a loop that was shown {leak}", expected, "nothing was imported")
 
@@ -222,9 +221,12 @@ def _append(store: Store, place: str) -> tuple[dict[str, int], str]:
 def _append_run(store: Store, path: Path) -> tuple[dict[str, int], str]:
     prompts, missing = _prompts(path)
     folder = RunFolder.existing(path)
-    own, sessions = f"{folder.manifest.run_id}/", {session.session_id: session for session in store.read(Session)}
+    own, verdicts = (
+        f"{folder.manifest.run_id}/",
+        {each.session_id: each.last_evaluation for each in store.read(Session)},
+    )
     earlier = takewhile(lambda episode: not episode.session_id.startswith(own), store.read(Episode))
-    records = records_of(folder, prompts, {episode.task_id: sessions.get(episode.session_id) for episode in earlier})
+    records = records_of(folder, prompts, {episode.task_id: verdicts.get(episode.session_id) for episode in earlier})
     ids = {id_of(record) for record in records}
     known = {id_of(record): record for kind in AGING for record in store.read(kind) if id_of(record) in ids}
     _append_all(store, (_completed(record, known) for record in records))
@@ -239,13 +241,11 @@ def _append_all(store: Store, records: Iterable[Stored]) -> int:
     return count
 
 
-def records_of(
-    folder: RunFolder, prompts: Mapping[str, str], earlier: Mapping[str, Session | None] = {}
-) -> list[Stored]:
+def records_of(folder: RunFolder, prompts: Mapping[str, str], earlier: Mapping[str, Any]) -> list[Stored]:
     """Episodes, sessions and mistakes of a run's loops, dated at the run's start, and its items.
 
-    `earlier`: the last session of each task before the run, with which progress is measured.
-    A task without its prompt has no mistakes, since they are searched by prompt.
+    `earlier`: the last verdict on each task before the run, from which progress is measured. A task without its prompt
+    has no mistakes, since they are searched by prompt.
     """
     manifest = folder.manifest
     start = _seconds(manifest)
@@ -253,8 +253,7 @@ def records_of(
     for task_id, attempts in folder.attempts.items():
         task = Task(task_id=task_id, prompt=prompts.get(task_id, ""), entry_point="")
         name = session_id(manifest.run_id, task_id)
-        last = earlier.get(task.base_id)
-        session = Session(session_id=name, last_evaluation=last and last.last_evaluation, timestamp=start)
+        session = Session(session_id=name, last_evaluation=earlier.get(task.base_id), timestamp=start)
         for attempt in attempts:
             session = session_after(session, attempt)
             episode = episode_of(task, attempt, name, str(manifest.config.get("arm") or "actor"))

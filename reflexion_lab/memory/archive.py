@@ -117,8 +117,7 @@ class Archive:
         self._loops: dict[str, str] = {}
         """Session id of the newest loop of each task."""
         self._sessions: dict[str, Session] = {}
-        self._times: dict[str, float] = {}
-        """Of the records that a resumed run has stored, by id."""
+        self._times: dict[str, float] = {}  # of the records that a resumed run has stored, by id
 
     def begin(
         self, beginning: Beginning | None = None, run_id: str = "", items: Sequence[Item] | None = None
@@ -146,9 +145,7 @@ class Archive:
         self._take(episodes)
         if self.same_task:
             loops = {*self._loops.values()}
-            self._sessions = {
-                known.session_id: known for known in self.store.read(Session) if known.session_id in loops
-            }
+            self._sessions = {each.session_id: each for each in self.store.read(Session) if each.session_id in loops}
         for batch in batched(mistakes):
             self.mistakes.extend(batch)
         for entry in wisdom:
@@ -222,7 +219,6 @@ class Archive:
         self._in_store(lambda: self.store.append(records), "the run continues")
 
     def _dated(self, records: Iterable[D]) -> list[D]:
-        """`records` with the time at which they were first stored."""
         return [replace(record, timestamp=self._times.get(id_of(record), record.timestamp)) for record in records]
 
     def close(self) -> None:

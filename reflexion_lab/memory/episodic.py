@@ -259,9 +259,8 @@ def session_of(past: Sequence[Episode], session: Session, last: Session | None =
             insights = with_insight(session.key_insights, insight_of(episode.reflection))
             session = replace(session, key_insights=insights)
         outcome = episode.metadata.get("outcome", "pass" if episode.passed else "fail")
-        verdict = Evaluation(
-            passed=episode.passed, outcome=outcome, reward=episode.reward, feedback=episode.test_results
-        )
+        passed, reward, feedback = episode.passed, episode.reward, episode.test_results
+        verdict = Evaluation(passed=passed, outcome=outcome, reward=reward, feedback=feedback)
         session = replace(session, last_evaluation=verdict)
     words = {name: getattr(session, name) for name in ("reflections", "scores", "key_insights")}
     return replace(last, **words) if last else session

@@ -36,8 +36,7 @@ KINDS = (
     Kind("items", Item, "item_id"),
 )
 KIND_OF = {kind.record: kind for kind in KINDS}
-AGING: tuple[type[Any], ...] = (Episode, Mistake, Session)
-"""Kinds that a prune removes; wisdom and items do not age."""
+AGING: tuple[type[Any], ...] = (Episode, Mistake, Session)  # what a prune removes
 _DECODERS = {kind.record: msgspec.json.Decoder(kind.record) for kind in KINDS}
 
 
