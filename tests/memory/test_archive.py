@@ -360,7 +360,8 @@ def test_an_episode_keeps_the_feedback_verdict_and_its_provenance():
     assert (episode.agent_id, episode.passed, episode.reward, episode.confidence) == ("arm", False, 0.0, 0.5)
     assert episode.failure_analysis == "AssertionError"
     assert episode.improvement == "use the whole range"
-    assert episode.metadata == {"verification_type": "unit_tests", "outcome": "fail", "errors": "1"} | {"wisdom": "wis-1 wis-2"}
+    about = {"verification_type": "unit_tests", "outcome": "fail", "errors": "1", "wisdom": "wis-1 wis-2"}
+    assert episode.metadata == about
 
 
 def test_outcomes_count_reflected_failures_and_their_fixes_but_no_unknown_verdict():
