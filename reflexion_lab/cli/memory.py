@@ -117,7 +117,9 @@ def validate(options: argparse.Namespace) -> int:
 def schema(options: argparse.Namespace) -> None:
     from reflexion_lab.memory.reflection_layout import ReflectionFile
 
-    print(json.dumps(msgspec.json.schema(ReflectionFile), indent=2))
+    passed = {"properties": {"evaluator_output": {"properties": {"passed": {"const": True}}}}}
+    worded = {"properties": {"self_reflection": {"properties": {"reflection_text": {"pattern": r"\S"}}}}}
+    print(json.dumps(msgspec.json.schema(ReflectionFile) | {"anyOf": [passed, worded]}, indent=2))
 
 
 def show(options: argparse.Namespace) -> None:

@@ -214,6 +214,11 @@ def _append(store: Store, place: str) -> tuple[dict[str, int], str]:
         return _append_run(store, path)
     if path.is_file() and not is_store(place):
         return load(store, path), ""
+    if not is_store(place):
+        known, episodes = {episode.episode_id for episode in store.read(Episode)}, ReflectionFiles.at(path).episodes()
+        new = [episode for episode in episodes if episode.episode_id not in known]  # a run's own episodes say more
+        note = f"reflection files left out, since the store has their episodes: {len(episodes) - len(new):,}"
+        return {"episodes": _append_all(store, new)}, note if new != episodes else ""
     with kept_at(place) as other:
         return {kind.name: _append_all(store, other.read(kind.record)) for kind in KINDS}, ""
 

@@ -37,10 +37,24 @@ def problems(content: Any) -> list[str]:
             wanted = text[0].lower() + text[1:].partition(", got ")[0]
             wanted = f"expected one of {', '.join(Category)}" if "enum" in wanted else wanted
             faults.append(f"{field.name}{place}: got {value!r:.60}, {wanted}")
-    is_told = faults or content["evaluator_output"]["passed"] or content["self_reflection"]["reflection_text"].strip()
-    if not is_told:
-        faults.append("self_reflection.reflection_text: got a blank text, expected the reflection on a failed attempt")
-    return faults
+    return faults or list(_contradictions(msgspec.convert(content, ReflectionFile)))
+
+
+def _contradictions(file: ReflectionFile) -> Iterator[str]:
+    words, memory = file.self_reflection, file.memory_metadata
+    if not file.evaluator_output.passed and not words.reflection_text.strip():
+        yield "self_reflection.reflection_text: got a blank text, expected the reflection on a failed attempt"
+    indices, size = words.credit_assignment.failing_action_indices, len(memory.reflections_in_context)
+    for place, numbers, end in (
+        ("self_reflection.credit_assignment.failing_action_indices", indices, len(file.actor_output.actions)),
+        ("self_reflection.related_reflections", words.related_reflections, file.iteration),
+        ("memory_metadata.reflections_in_context", memory.reflections_in_context, file.number),
+    ):
+        if any(number >= end for number in numbers):
+            yield f"{place}: got {list(numbers)!r:.60}, expected numbers below {end}"
+    if memory.current_memory_size != size or memory.total_reflections_generated < size:
+        got = f"{memory.current_memory_size} of {memory.total_reflections_generated} reflections"
+        yield f"memory_metadata.current_memory_size: got {got}, expected {size}, as reflections_in_context has"
 
 
 _DECODER = msgspec.json.Decoder(ReflectionFile)
@@ -61,8 +75,8 @@ class ReflectionFiles:
         return cls(path.parent, path.name) if cls(path.parent)._paths(path.name) else cls(path)
 
     def write(self, file: ReflectionFile) -> Path:
-        """Write an attempt's file atomically. One of an earlier start of the loop stays if it says the same; else it
-        and those after it move to a folder beside them.
+        """Write an attempt's file atomically. One of an earlier start of the loop stays if it says the same; else
+        those from its number on move to a folder beside them.
 
         Raises StoreError: the content is invalid (lists its faults), or cannot be written. Older files are unchanged.
         """
@@ -71,23 +85,20 @@ class ReflectionFiles:
         if faults := problems(msgspec.to_builtins(file)):
             raise StoreError(f"{'; '.join(f'{path}: {fault}' for fault in faults)}; nothing was written")
         try:
-            if path.exists():
-                is_valid, old = not self._faults_of(path), path.read_bytes()
-                if is_valid and replace(_DECODER.decode(old), timestamp=file.timestamp) == file:
-                    return path
+            is_valid = not self._faults_of(path)
+            if is_valid and replace(_DECODER.decode(path.read_bytes()), timestamp=file.timestamp) == file:
+                return path
+            if later := [old for old in self._paths(file.loop_id) if int(old.stem) >= file.number]:
                 earlier = next(name for n in count(1) if not (name := folder / f"earlier-{n}").exists())
                 earlier.mkdir()
-                for later in self._paths(file.loop_id):
-                    if int(later.stem) >= file.number:
-                        later.rename(earlier / later.name)
+                for old in later[::-1]:  # a kill leaves the beginning of the earlier loop
+                    old.rename(earlier / old.name)
             folder.mkdir(parents=True, exist_ok=True)
             for draft in folder.glob(f".*{files.DRAFT}"):  # of a run that was killed
                 draft.unlink(missing_ok=True)
             files.replace(path, [msgspec.json.format(msgspec.json.encode(file), indent=2), b"\n"])
         except OSError as error:
-            raise StoreError(
-                f"{path}: not written ({error.strerror}); free some space or name another folder"
-            ) from error
+            raise StoreError(f"{path}: not written ({error.strerror}); free space, or name another folder") from error
         return path
 
     def note(self, file: ReflectionFile) -> None:

@@ -6,9 +6,11 @@ Iterations and actions count from 0. Fields that the guide does not name are the
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from difflib import SequenceMatcher
+from hashlib import sha256
 from typing import Annotated
 from urllib.parse import quote, unquote
 
@@ -17,6 +19,8 @@ from msgspec import Meta, field
 from reflexion_lab.limits import Count, Positive, Share
 from reflexion_lab.memory.retrieval.texts import signature
 from reflexion_lab.records import UNKNOWN, Attempt, Category, Delta, Episode, Evaluation, Record, Reflection, Task
+from reflexion_lab.records.attempt import Check
+from reflexion_lab.records.memory import Results
 from reflexion_lab.text.shorten import line
 
 LOOP_ID = re.compile(r"[^./\\\x00-\x1f][^/\\\x00-\x1f]*")
@@ -99,7 +103,8 @@ class ReflectionFile(Record, frozen=True, kw_only=True):
 
     loop_id: Annotated[str, Meta(pattern=f"^{LOOP_ID.pattern}$")]
     iteration: Count
-    timestamp: datetime | None = None
+    timestamp: Annotated[datetime, Meta(extra_json_schema={"pattern": r"^\d{4}-\d\d-\d\d[Tt ]\d\d:"})] | None = None
+    session_id: str = ""  # "" if it is the loop id, unquoted
     task_id: str = ""
     task_description: str = ""
     agent_id: Annotated[str, Meta(min_length=1)] = "ralph"
@@ -130,13 +135,18 @@ class ReflectionFile(Record, frozen=True, kw_only=True):
     @property
     def episode(self) -> Episode:
         """The attempt as a store has it."""
-        session_id, verdict, words = unquote(self.loop_id), self.evaluator_output, self.reflection
+        session_id, verdict = self.session_id or unquote(self.loop_id), self.evaluator_output
+        words = self.reflection
         errors = "\n".join(f"{error.type} {error.message}" for error in verdict.errors)
+        failing = tuple(Check(name=e.message, outcome="fail", error_type=e.type, line=e.line) for e in verdict.errors)
+        passed = int(min(max(verdict.metrics.get("tests_passed", 0), 0), 10**9))
+        passed += sum(result.status == "passed" and result.tool != "test" for result in verdict.results)
+        results = Results(total=passed + len(failing), passed=passed, failed=len(failing), failing=failing)
         return Episode(
             episode_id=f"ep-{session_id}-{self.number}", session_id=session_id, turn_id=str(self.number),
             agent_id=self.agent_id, task_id=self.task_id, task_description=self.task_description,
             attempt_number=self.number, code=self.actor_output.program, test_results=verdict.feedback,
-            failure_analysis=verdict.signature or errors, reflection=words,
+            results=results, failure_analysis=verdict.signature or errors, reflection=words,
             improvement=words.what_to_change if words else "", confidence=self.self_reflection.confidence,
             passed=verdict.passed, reward=verdict.reward_signal,
             timestamp=self.timestamp.timestamp() if self.timestamp else 0.0,
@@ -148,15 +158,16 @@ class ReflectionFile(Record, frozen=True, kw_only=True):
 def file_of(task: Task, attempt: Attempt, session_id: str, agent_id: str, own: Sequence[Episode]) -> ReflectionFile:
     """The file of an attempt. `own`: earlier episodes of the loop, oldest first."""
     trajectory, before, omega = attempt.trajectory, own[-1].code if own else "", attempt.memory.omega
-    reflected = [episode for episode in own if episode.reflection]
-    iterations = [*(episode.attempt_number - 1 for episode in reflected), attempt.number - 1]
+    reflected = [episode for episode in own if episode.reflection and episode.attempt_number < attempt.number]
+    iterations = [episode.attempt_number - 1 for episode in reflected] + [attempt.number - 1] * bool(attempt.reflection)
     window = tuple(iterations if omega is None else iterations[max(0, len(iterations) - omega) :])
     related = tuple(episode.attempt_number - 1 for episode in reflected if episode.episode_id in attempt.recalled)
     actions, failing = _actions(attempt, before)
-    program = trajectory.solution
+    program, loop_id = trajectory.solution, loop_id_of(session_id)
     files, total = trajectory.files_modified or (PROGRAM,) * bool(program), changes(before, program)
     return ReflectionFile(
-        loop_id=loop_id_of(session_id), iteration=attempt.number - 1, timestamp=datetime.now(UTC),
+        loop_id=loop_id, iteration=attempt.number - 1, timestamp=datetime.now(UTC),
+        session_id=session_id if unquote(loop_id) != session_id else "",
         task_id=task.base_id, task_description=task.prompt, agent_id=agent_id,
         actor_output=ActorOutput(actions, trajectory.rationale, trajectory.strategy, files, total, program),
         evaluator_output=_verdict(attempt.evaluation), performance_delta=attempt.delta,
@@ -166,15 +177,17 @@ def file_of(task: Task, attempt: Attempt, session_id: str, agent_id: str, own: S
 
 
 def loop_id_of(session_id: str) -> str:
-    """The session id with path separators quoted."""
-    return quote(session_id, safe=" ").lstrip(".")
+    """The session id with path separators quoted; where that is too long for a name, with a digest as its end."""
+    name = quote(session_id, safe=" ").lstrip(".")
+    return name if len(name) <= 200 else f"{name[:180]}-{sha256(session_id.encode()).hexdigest()[:16]}"
 
 
 def changes(before: str, after: str) -> Changes:
-    """Lines added and removed between two programs; 0 removed where nothing was written."""
-    matcher = SequenceMatcher(None, before.splitlines(), after.splitlines(), autojunk=False)
-    edits = [code for code in matcher.get_opcodes() if code[0] != "equal" and after]
-    return Changes(sum(edit[4] - edit[3] for edit in edits), sum(edit[2] - edit[1] for edit in edits))
+    """Lines added and removed; 0 removed where nothing was written. In long programs, a line that moved is neither."""
+    old, new = before.splitlines(), after.splitlines()
+    is_long, matcher = len(old) + len(new) > 800, SequenceMatcher(None, old, new, autojunk=False)  # quadratic time
+    same = (Counter(old) & Counter(new)).total() if is_long else sum(b.size for b in matcher.get_matching_blocks())
+    return Changes(len(new) - same, (len(old) - same) * bool(after))
 
 
 def _actions(attempt: Attempt, before: str) -> tuple[tuple[Action, ...], tuple[int, ...]]:
@@ -197,9 +210,7 @@ def _actions(attempt: Attempt, before: str) -> tuple[tuple[Action, ...], tuple[i
 def _verdict(evaluation: Evaluation) -> EvaluatorOutput:
     kinds = dict.fromkeys(check.kind for check in evaluation.checks)
     failing = {kind: [check for check in evaluation.failures if check.kind == kind] for kind in kinds}
-    texts = {
-        kind: "\n".join(f"{check.name}: {check.message or check.outcome}" for check in failing[kind]) for kind in kinds
-    }
+    texts = {k: "\n".join(f"{check.name}: {check.message or check.outcome}" for check in failing[k]) for k in kinds}
     errors = (
         StructuredError(c.error_type or c.outcome, c.message or c.name, PROGRAM * bool(c.line), c.line)
         for c in evaluation.failures
@@ -221,9 +232,7 @@ def _words(words: Reflection | None, failing: tuple[int, ...], related: tuple[in
     texts = [text.strip().rstrip(".") for text in (words.root_cause, words.what_went_wrong, words.what_to_change)]
     category = Category(words.category if words.category in set(Category) else Category.ROOT_CAUSE)
     text = " ".join(f"{text}." for text in texts if text) or words.text or words.what_worked
-    insights = tuple(filter(None, (words.what_to_change, *words.action_items)))
+    advice = tuple(filter(None, (words.what_to_change, *words.action_items)))
     lessons = tuple(filter(None, (*words.lessons, words.key_insight)))
     credit = CreditAssignment(failing, words.root_cause, category)
-    return SelfReflection(
-        text, credit, words.what_went_wrong, insights, lessons, words.confidence, related, words.source
-    )
+    return SelfReflection(text, credit, words.what_went_wrong, advice, lessons, words.confidence, related, words.source)

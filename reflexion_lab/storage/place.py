@@ -11,7 +11,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Iterator
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 import msgspec
@@ -51,6 +51,8 @@ def opened(place: str | Path, retention_days: Above0 | None = None) -> Store:
     elif path.is_file() or path.suffix in (".json", ".jsonl"):
         hint = "`reflexion-lab memory import` reads the records of a file"
         raise ConfigError("store.place", f"{place}, a file", PLACES, hint)
+    elif any(chain(path.glob("[0-9]*.json"), path.glob("*/[0-9]*.json"))) and not any(path.glob("*.jsonl")):
+        raise ConfigError("store.place", f"{place}, a folder of reflection files", PLACES)
     else:
         store = Jsonl(path)
     if retention_days is not None and (removed := store.prune(time.time() - retention_days * DAY)):

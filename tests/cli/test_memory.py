@@ -58,18 +58,7 @@ def test_show_prints_one_episode_whole(lab, fill, episode):
         lab("memory", "show", "--store", place, "--episode", "ep-9")
 
 
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        ([], ["ep-3", "ep-2", "ep-1"]), (["MISSING"], ["ep-3", "ep-2", "ep-1"]),
-        (["overflow", "empty"], ["ep-3", "ep-2"]), (["overflow", "empty", "--all-keywords"], []),
-        (["overflow", "missing", "--all-keywords"], ["ep-2"]), (["--category", "type"], ["ep-3"]),
-        (["--category", "type", "--category", "assertion"], ["ep-3", "ep-2", "ep-1"]),
-        (["--min-confidence", "0.9"], ["ep-3"]), (["--task", "task/2"], ["ep-2"]),
-        (["--agent", "arm", "--session", "s/2"], ["ep-2"]), (["--agent", "another"], []), (["--passed"], ["ep-1"]),
-        (["--failed", "--limit", "1"], ["ep-3"]),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("options", "expected"), TABLES["memory_search"])
 def test_search_filters_by_its_options(lab, fill, episode, reflection, options, expected):
     typed = reflection("an empty list", category="type")
     place = fill(episode(1, passed=True), episode(2, "overflow"), episode(3, reflection=typed, confidence=0.9))
@@ -115,10 +104,8 @@ def test_prune_removes_the_old_and_says_how_many(lab, fill, held, episode):
 
 def test_clear_needs_confirmation_and_removes_every_kind(lab, fill, held, episode):
     place = fill(episode(1), episode(2), MISTAKE, WISDOM, ITEM)
-    assert (
-        "2 episodes, 1 wisdom, 1 mistake, 0 sessions, 1 item would be removed"
-        in lab("memory", "clear", "--store", place).out
-    )
+    dry = lab("memory", "clear", "--store", place)
+    assert "2 episodes, 1 wisdom, 1 mistake, 0 sessions, 1 item would be removed" in dry.out
     assert lab("memory", "clear", "--yes", "--store", place).out.startswith("2 episodes, 1 wisdom")
     assert "0 episodes, 0 wisdom, 0 mistakes, 0 sessions, 0 items" in lab("memory", "clear", "--store", place).out
 
@@ -354,6 +341,8 @@ def test_the_schema_of_reflection_files_is_printed_for_other_validators(lab, fil
     schema = jsonschema.Draft202012Validator(json.loads(lab("memory", "schema").raw))
     content = json.loads((files / "one" / "001.json").read_text())
     assert schema.is_valid(content)
+    blank = {"self_reflection": content["self_reflection"] | {"reflection_text": " "}}
+    assert not schema.is_valid(content | {"timestamp": "yesterday"}) and not schema.is_valid(content | blank)
     del content["self_reflection"]["reflection_text"]
     assert not schema.is_valid(content)
 
@@ -371,10 +360,25 @@ def test_reflection_files_are_searched_like_a_store(lab, files, tmp_path):
     store = tmp_path / "m.sqlite"
     assert lab("memory", "import", files, "--store", store, "--json").json["new"]["episodes"] == 2
     assert searched(store, "two") == ["ep-two-1"]
-    for command in (("prune", "--days", 0), ("clear", "--yes")):
-        with pytest.raises(ConfigError, match=r"--store: got reflection files at .*, which are only read"):
+    for command in (("prune", "--days", 0), ("clear", "--yes"), ("import", store)):
+        with pytest.raises(
+            ConfigError, match=r"got (reflection files at .*, which are only read|.*, a folder of refl)"
+        ):
             lab("memory", *command, "--store", files)
-    assert len([*files.rglob("*.json")]) == 2
+    assert len([*files.rglob("*.json*")]) == 2
+
+
+def test_imported_reflection_files_replace_no_fuller_episode(lab, fill, held, reflection, tmp_path):
+    task, files = Task(task_id="日" * 30, prompt="p", entry_point="f"), ReflectionFiles(tmp_path / "loops")
+    attempts, session = [attempt(1, reflection=reflection()), attempt(2, passed=True)], session_id("run-1", "日" * 30)
+    whole = [episode_of(task, record, session, "arm") for record in attempts]
+    for record in attempts:
+        files.write(file_of(task, record, session, "arm", []))
+    page = lab("memory", "import", files.folder, "--store", fill(whole[0]))
+    assert "since the store has their episodes: 1" in page.out and "episodes: 1 new, 0 replaced" in page.out
+    assert held(Episode)[0] == whole[0]
+    read = [(episode.session_id, replace(episode.results, failing=())) for episode in files.episodes()]
+    assert read == [(session, replace(episode.results, failing=())) for episode in whole]
 
 
 def test_analyze_measures_what_loops_learnt(lab, fill):

@@ -14,6 +14,7 @@ from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.config.parts import ConfigError
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.storage.place import opened
+from tests.builders import TABLES
 
 SCRIPT = [{"when": "", "scope": "conversation", "reply": "\n    return None\n"}]
 SHARED = (
@@ -144,9 +145,10 @@ def test_a_second_run_learns_from_the_first_through_the_store(config, tmp_path):
     assert first.path.name in " ".join(second.attempts[task_id][0].recalled)
 
 
-def test_words_about_hidden_tests_enter_no_store(config):
-    with pytest.raises(ConfigError, match=r"store: got a store with feedback_source=oracle, expected store=none"):
-        assemble(config("feedback_source=oracle", "store=sqlite"))
+@pytest.mark.parametrize(("overrides", "message"), TABLES["leaking_reflections"])
+def test_words_about_hidden_tests_and_solutions_reach_no_other_run(config, overrides, message):
+    with pytest.raises(ConfigError, match=message):
+        assemble(config(*overrides))
 
 
 def test_without_shared_memory_there_are_no_rounds(config):

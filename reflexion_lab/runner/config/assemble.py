@@ -133,14 +133,13 @@ def assemble(config: Config | Mapping[str, Any]) -> Lab:
     checked = settings.check(cfg, is_recorded)
     if cfg.feedback_source not in FEEDBACK_SOURCES:
         raise ConfigError("feedback_source", repr(cfg.feedback_source), f"one of {', '.join(FEEDBACK_SOURCES)}")
-    if has_durable_store(cfg) and (cfg.feedback_source == "oracle" or shows_solutions(cfg)):
-        is_oracle = cfg.feedback_source == "oracle"
+    kept = [("store", "a store", "store=none")] * has_durable_store(cfg)
+    kept += [("memory.reflection_files", "a folder", "null")] * bool(cfg.memory.reflection_files)
+    is_oracle = cfg.feedback_source == "oracle"
+    if kept and (is_oracle or shows_solutions(cfg)):
+        (key, got, expected), why = kept[0], "since words about hidden tests and solutions would reach other runs"
         leak = "feedback_source=oracle" if is_oracle else "a part that reads canonical solutions"
-        raise ConfigError(
-            "store",
-            f"a store with {leak}",
-            "store=none, since words about hidden tests and solutions would reach other runs",
-        )
+        raise ConfigError(key, f"{got} with {leak}", f"{expected}, {why}")
     if cfg.only is not None and cfg.resume is None:
         raise ConfigError("only", f"{cfg.only} without resume", "resume=RUN, the run that has unscored tasks")
     _check_shard(cfg)

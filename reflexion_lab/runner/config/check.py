@@ -200,8 +200,8 @@ def _check_values(whole: Mapping[str, Any]) -> None:
     if not url.startswith(("postgres", "???")):
         raise ConfigError("storage.url", "no URL of PostgreSQL", "postgresql://host:5432/database")
     files = whole.get("memory", {}).get("reflection_files")
-    if files and Path(files).exists() and not Path(files).is_dir():
-        raise ConfigError(f"memory.reflection_files: {files} is a file", expected="a folder, or the name of a new one")
+    if files and Path(files).exists() and (not Path(files).is_dir() or Path(files, "episodes.jsonl").exists()):
+        raise ConfigError(f"memory.reflection_files: {files} is a file or a store", expected="a folder of its own")
 
 
 def _check_keys(whole: Mapping[str, Any], as_it_stands: Mapping[str, Any]) -> str | None:
