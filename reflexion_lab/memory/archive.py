@@ -160,13 +160,9 @@ class Archive:
         if beginning:
             return replace(beginning, items=kept)
         return Beginning(
-            episodes=episodes.count,
-            newest_episode=episodes.newest,
-            mistakes=mistakes.count,
-            newest_mistake=mistakes.newest,
-            wisdom=wisdom,
-            items=kept,
-        )
+            episodes=episodes.count, newest_episode=episodes.newest, mistakes=mistakes.count,
+            newest_mistake=mistakes.newest, wisdom=wisdom, items=kept,
+        )  # fmt: skip
 
     def stored_items(self) -> tuple[Item, ...]:
         """The items of the store, of every method, without those that were removed. Raises StoreError."""

@@ -116,17 +116,11 @@ class EpisodicMemory:
         SEARCHES.reset(before)
         self.items = chosen.items if self.items is None else self.items
         recollection = replace(
-            lessons,
-            items=self.items,
-            written_items=chosen.written,
-            selection_usage=chosen.usage,
-            episodes=selected.episodes,
-            omega=selected.omega,
-            session_id=session_id(self.run_id, task.task_id),
-            left_out=tuple(sorted({*selected.left_out, *lessons.left_out})),
+            lessons, items=self.items, written_items=chosen.written, selection_usage=chosen.usage,
+            episodes=selected.episodes, omega=selected.omega, session_id=session_id(self.run_id, task.task_id),
+            left_out=tuple(sorted({*selected.left_out, *lessons.left_out})), token_ratio=self.token_ratio or 1.0,
             session=session_text(self.session, selected=selected, lessons=lessons) if has_session else "",
-            token_ratio=self.token_ratio or 1.0,
-        )
+        )  # fmt: skip
         return replace(recollection, retrieved=retrieved(searches, recollection.ids))
 
     def remember(self, task: Task, attempt: Attempt) -> None:
@@ -141,13 +135,10 @@ class EpisodicMemory:
 
     def state(self, recollection: Recollection) -> MemoryState:
         return MemoryState(
-            capacity=self.buffer.capacity,
-            size=len(self.buffer),
-            in_context=len(recollection.episodes),
-            total=self.buffer.total,
-            omega=recollection.omega,
+            capacity=self.buffer.capacity, size=len(self.buffer), in_context=len(recollection.episodes),
+            total=self.buffer.total, omega=recollection.omega,
             own=sum(episode.session_id == recollection.session_id for episode in recollection.episodes),
-        )
+        )  # fmt: skip
 
 
 SMALLEST_RATIO, SMALLEST_BEYOND_ASCII = 0.75, 0.25
@@ -185,31 +176,16 @@ def episode_of(task: Task, attempt: Attempt, session_id: str, agent_id: str) -> 
     metadata["errors"] = str(len(evaluation.failures))
     if attempt.recalled_wisdom:
         metadata["wisdom"] = " ".join(attempt.recalled_wisdom)
+    total, failed = len(evaluation.checks), len(evaluation.failures)
     return Episode(
-        episode_id=f"ep-{session_id}-{attempt.number}",
-        session_id=session_id,
-        turn_id=str(attempt.number),
-        agent_id=agent_id,
-        task_id=task.base_id,
-        task_description=task.prompt,
-        attempt_number=attempt.number,
-        code=attempt.trajectory.solution,
-        test_results=evaluation.feedback,
-        results=Results(
-            total=len(evaluation.checks),
-            passed=len(evaluation.checks) - len(evaluation.failures),
-            failed=len(evaluation.failures),
-            failing=evaluation.failures,
-        ),
-        failure_analysis=signature(evaluation),
-        reflection=reflection,
-        improvement=reflection.what_to_change if reflection else "",
-        confidence=reflection.confidence if reflection else 0.0,
-        passed=evaluation.passed,
-        reward=evaluation.reward,
-        timestamp=time.time(),
-        metadata=metadata,
-    )
+        episode_id=f"ep-{session_id}-{attempt.number}", session_id=session_id, turn_id=str(attempt.number),
+        agent_id=agent_id, task_id=task.base_id, task_description=task.prompt, attempt_number=attempt.number,
+        code=attempt.trajectory.solution, test_results=evaluation.feedback, failure_analysis=signature(evaluation),
+        results=Results(total=total, passed=total - failed, failed=failed, failing=evaluation.failures),
+        reflection=reflection, improvement=reflection.what_to_change if reflection else "",
+        confidence=reflection.confidence if reflection else 0.0, passed=evaluation.passed, reward=evaluation.reward,
+        timestamp=time.time(), metadata=metadata,
+    )  # fmt: skip
 
 
 NEWEST = 5
