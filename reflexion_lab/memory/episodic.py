@@ -79,6 +79,7 @@ class EpisodicMemory:
     `max_episodes`: capacity; the oldest episode is evicted. 0 or less: 1000. `known`: memory shared by all tasks of a
     round. `run_id`: prefix of session and episode ids, unique per run; "" if they stay within one run. `show_session`:
     include the session's history in prompts. `files`: also write reflections to readable files; errors become warnings.
+    `heading`: of the episodes in prompts that have one.
     """
 
     def __init__(
@@ -91,6 +92,7 @@ class EpisodicMemory:
         agent_id: str = "actor",
         show_session: bool = False,
         files: ReflectionFiles | None = None,
+        heading: str = Recollection().heading,
     ) -> None:
         self.policy = recall
         self.known = known or NoSharedMemory()
@@ -98,6 +100,7 @@ class EpisodicMemory:
         self.agent_id = agent_id
         self.show_session = show_session
         self.files = files
+        self.heading = heading
         self.buffer = EpisodeBuffer(max_episodes)
         self.session = Session(session_id="")
         self.token_ratio = 0.0
@@ -117,7 +120,7 @@ class EpisodicMemory:
         self.items = chosen.items if self.items is None else self.items
         recollection = replace(
             lessons, items=self.items, written_items=chosen.written, selection_usage=chosen.usage,
-            episodes=selected.episodes, omega=selected.omega, session_id=session_id(self.run_id, task.task_id),
+            episodes=selected.episodes, heading=self.heading, omega=selected.omega, session_id=session_id(self.run_id, task.task_id),
             left_out=tuple(sorted({*selected.left_out, *lessons.left_out})), token_ratio=self.token_ratio or 1.0,
             session=session_text(self.session, selected=selected, lessons=lessons) if has_session else "",
         )  # fmt: skip

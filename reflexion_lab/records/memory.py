@@ -161,6 +161,8 @@ class Recollection(Record, frozen=True, kw_only=True):
     """Those of all these that a search found."""
     session: str = ""
     """The session's history as text; "" if it is not shown."""
+    heading: str = "Earlier attempts"
+    """Of the episodes in the prompt."""
     omega: int | None = None
     session_id: str = ""
     """The loop at hand; "": episodes of its task are taken for its own."""

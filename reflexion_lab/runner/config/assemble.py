@@ -386,6 +386,7 @@ def loop_factory(
             agent_id=cfg.arm,
             show_session=cfg.memory.show_session,
             files=files,
+            heading=cfg.memory.get("heading", Recollection().heading),
         )
         first = bounded(reflector, "reflect", "reflector", kinds=(Reflection, NoneType))
         return Reflexion(

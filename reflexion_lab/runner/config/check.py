@@ -82,6 +82,7 @@ class _Shared(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class _Memory(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     max_episodes: Count = 1
     show_session: bool = False
+    heading: Name = "Earlier attempts"
     reflection_files: Place | None = None
     shared: _Shared
 

@@ -107,7 +107,7 @@ _SERVED = re.compile(
 """Servers of OpenAI's protocol, which have a config file of their own; providers that LiteLLM calls."""
 _TASKS = re.compile(r"benchmark=((?:hf://)?[^,]+\.\w+|hf://[^,]+)")
 _LEFT_OUT = re.compile(
-    r"[\w.]+\.sampling\.(top_p|stop|grammar)=|(model|roles\.\w+)\.reasoning_effort=|memory\.shared\.max_mistakes="
+    r"[\w.]+\.sampling\.(top_p|stop|grammar)=|(model|roles\.\w+)\.reasoning_effort=|memory\.(shared\.max_mistakes|heading)="
 )
 """Values that many nodes leave out."""
 
