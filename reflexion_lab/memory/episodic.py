@@ -119,8 +119,8 @@ class EpisodicMemory:
         SEARCHES.reset(before)
         self.items = chosen.items if self.items is None else self.items
         recollection = replace(
-            lessons, items=self.items, written_items=chosen.written, selection_usage=chosen.usage,
-            episodes=selected.episodes, heading=self.heading, omega=selected.omega, session_id=session_id(self.run_id, task.task_id),
+            lessons, items=self.items, written_items=chosen.written, selection_usage=chosen.usage, heading=self.heading,
+            episodes=selected.episodes, omega=selected.omega, session_id=session_id(self.run_id, task.task_id),
             left_out=tuple(sorted({*selected.left_out, *lessons.left_out})), token_ratio=self.token_ratio or 1.0,
             session=session_text(self.session, selected=selected, lessons=lessons) if has_session else "",
         )  # fmt: skip

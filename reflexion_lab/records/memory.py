@@ -144,7 +144,7 @@ class Recollection(Record, frozen=True, kw_only=True):
     """Everything that memory gives the actor for one attempt."""
 
     episodes: tuple[Episode, ...] = ()
-    """Episodes of other loops, the nearest last; then the task's own, oldest first."""
+    """Episodes of other loops, the nearest last; then the task's own, oldest first; below `heading`."""
     wisdom: tuple[Wisdom, ...] = ()
     """Best first."""
     mistakes: tuple[Mistake, ...] = ()
@@ -162,7 +162,6 @@ class Recollection(Record, frozen=True, kw_only=True):
     session: str = ""
     """The session's history as text; "" if it is not shown."""
     heading: str = "Earlier attempts"
-    """Of the episodes in the prompt."""
     omega: int | None = None
     session_id: str = ""
     """The loop at hand; "": episodes of its task are taken for its own."""
