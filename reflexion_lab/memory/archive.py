@@ -415,8 +415,8 @@ class Rounds:
 
     def _learnt(self, task: Task, attempts: Sequence[Attempt]) -> Learnt:
         name = session_id(self.run_id, task.task_id)
-        last = self.archive.last_session(task)
-        session = Session(session_id=name, last_evaluation=last and last.last_evaluation, timestamp=time.time())
+        before = last.last_evaluation if (last := self.archive.last_session(task)) else None
+        session = Session(session_id=name, last_evaluation=before, timestamp=time.time())
         for attempt in attempts:
             session = session_after(session, attempt)
         return Learnt(
