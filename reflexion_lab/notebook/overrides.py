@@ -56,8 +56,8 @@ def with_objects(overrides: Sequence[Override], parts: Mapping[str, object]) -> 
                     got = f"a value beside {group}={getattr(part, '__name__', type(part).__name__)}"
                     hint = f"give it its values yourself, or to its constructor with '+{line}'"
                     raise ConfigError(line.partition("=")[0], got, "none: a part of your own replaces the group", hint)
-            choices = [line for line in lines if line.startswith(("experiment=", "preset=")) and "," not in line]
-            left = [f"~{group}.{key}" for key in set_without(group, *choices)]
+            sets = (line for line in lines if re.match(r"(experiment|preset)=[^,]*$|hydra\.searchpath=", line))
+            left = [f"~{group}.{key}" for key in set_without(object(), (group,), *sets).get(group, ())]
             lines += [f"~{group}", *left, f"+{group}._target_={objects.register(part)}"]
     return lines
 

@@ -4,7 +4,6 @@ import json
 import subprocess
 import sys
 import warnings
-from pathlib import Path
 
 import pytest
 
@@ -93,16 +92,6 @@ def test_a_model_gets_the_parts_that_it_can_use_and_names_are_one_word(words, wh
 )  # fmt: skip
 def test_overrides_have_the_order_and_the_meaning_that_hydra_gives_them(words):
     assert compose(*words) == _composed(*words)
-
-
-def test_a_model_gets_the_parts_that_it_can_use_beside_config_files_of_ones_own(tmp_path, monkeypatch, capfd):
-    monkeypatch.chdir(tmp_path)
-    Path("conf/reflector").mkdir(parents=True)
-    Path("conf/reflector/mine.yaml").write_text("_target_: reflexion_lab.agent.reflectors.none.NoReflection\n")
-    own = (f"hydra.searchpath=[file://{tmp_path}/conf]", "reflector=mine", "benchmark.load.n=1", "tracker=none")
-    assert cli.main(["run", "model=simulated", "quiet=true", *own]) == 0
-    (manifest,) = tmp_path.glob("runs/*/manifest.json")
-    assert "SingleShot" in manifest.read_text()
 
 
 def test_words_that_hydra_refuses_are_refused():

@@ -1,7 +1,9 @@
 """Every preset runs with every reflector and any kind of model by the plain command."""
 
 import inspect
+import itertools
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ import yaml
 
 from reflexion_lab.cli import main as cli
 from reflexion_lab.runner.config.build import located
+from reflexion_lab.runner.config import compose as module
 from reflexion_lab.runner.config.choices import options
 from reflexion_lab.runner.config.compose import CONF, _composed, compose
 from reflexion_lab.runner.config.grid import cells
@@ -66,11 +69,54 @@ def test_a_preset_runs_with_any_reflector_and_any_kind_of_model(attempts, preset
     assert is_asked == (reflector not in (*WORDLESS, *SILENT))
 
 
-@pytest.mark.parametrize(("words", "same"), [*TABLES["preset_choices"].items()])
-def test_what_a_preset_sets_below_a_group_holds_for_the_option_that_takes_it(words, same):
-    whole = _composed(*same.split())
-    assert compose(*words.split()) == whole
-    assert next(iter(cells([*words.split(), "seed=0,1"]))).cfg == whole
+@pytest.fixture
+def own(tmp_path):
+    """Hydra's search path of a folder with config files of one's own."""
+    for name, text in TABLES["own_files"].items():
+        (tmp_path / "conf" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "conf" / name).write_text(text)
+    return f"hydra.searchpath=[file://{tmp_path}/conf]"
+
+
+@pytest.mark.parametrize(("words", "same"), [*TABLES["preset_choices"].items(), *TABLES["own_choices"].items()])
+def test_what_a_preset_sets_below_a_group_holds_for_the_option_that_takes_it(words, same, own):
+    more = [own] if words in TABLES["own_choices"] else []
+    whole = _composed(*more, *shlex.split(same))
+    assert compose(*more, *words.split()) == whole
+    assert next(iter(cells([*more, *words.split(), "seed=0,1"]))).cfg == whole
+
+
+def test_a_reflector_that_reduces_anothers_words_reduces_those_of_the_preset():
+    for preset, reflector in itertools.product(PRESETS, ("keywords", "length_matched")):
+        whole, reduced = compose(f"preset={preset}"), compose(f"preset={preset}", f"reflector={reflector}")
+        assert reduced.reflector.first == whole.reflector
+
+
+def test_presets_of_ones_own_run_by_every_command_and_keep_the_words_that_were_typed(own, attempts, tmp_path):
+    typed = ["reflector=keywords", "~reflector.first.on_failure", "preset=mine", *MODELS["simulated"]]
+    for n, place in enumerate(([own], ["--config-dir", "conf"], ["-m", own, "seed=0"])):
+        assert len(attempts(*place, *typed, root=f"runs{n}")) == 2
+        (path,) = (tmp_path / f"runs{n}").glob("*/manifest.json")
+        words = json.loads(path.read_bytes())["provenance"]["overrides"]
+        assert [word for word in words if "reflector" in word or word in typed] == typed
+
+
+def test_an_own_preset_is_read_again_after_a_change_and_the_labs_share_compositions(own, tmp_path, monkeypatch):
+    path, words = tmp_path / "conf" / "preset" / "mine.yaml", [own, "preset=mine", "reflector=llm"]
+    assert [cell.cfg.reflector.timeout for cell in cells(words)] == [None]
+    path.write_text(path.read_text().replace("timeout: null", "timeout: 60"))
+    assert [cell.cfg.reflector.timeout for cell in cells(words)] == [compose(*words).reflector.timeout] == [60]
+    calls = []
+    monkeypatch.setattr(module, "_composed", lambda *words: calls.append(words) or _composed(*words))
+    assert len(cells(["preset=openagents", "reflector=quoted", "model=simulated", "seed=range(0,20)"])) == 20
+    assert len(calls) == len({*calls}) <= 3
+
+
+@pytest.mark.parametrize(("words", "rule"), [*TABLES["reflection_enabled"].items()])
+def test_reflection_enabled_agrees_with_the_reflector(words, rule, capsys):
+    for flags in ([], ["--cfg", "job"], ["-m"]):
+        assert cli.main(["run", *flags, *words.split()]) == 2
+        assert f"reflection.enabled: {rule}" in capsys.readouterr().err
 
 
 def test_a_name_under_which_options_share_a_value_of_a_preset_means_the_same_in_each():

@@ -295,24 +295,28 @@ def check_targets(key: str, node: Any) -> None:
         raise unknown(_below(key, strange[0]), names)
 
 
-def refitted(node: Mapping[str, Any], values: Mapping[str, Any], key: str) -> Iterator[tuple[str, Any]]:
-    """Changes by which `values`, set for another part under `key`, suit the part of `node`: dotted keys with their
-    value, None where it is left out. What its class does not take goes to the part that it wraps as `first`.
+def refit(node: dict[str, Any], values: Mapping[str, Any], key: str, typed: Sequence[str]) -> None:
+    """Suit `values`, set for another part under `key`, to the part of `node`, but for the keys `typed`. What its class
+    does not take is left out of the node, and goes to the part that it wraps as `first`.
     """
     names = None
     with contextlib.suppress(ImportError, AttributeError, TypeError, ValueError):  # building it says so
         names = _names(located(str(node.get("_target_"))))
+    values = {name: value for name, value in values.items() if not name.startswith("_")}
     others = {name: value for name, value in values.items() if names is not None and name not in names}
-    yield from ((_below(key, name), None) for name in others if name in node)
     known = {name: value for name, value in values.items() if name not in others}
     if isinstance(first := node.get("first"), dict) and "_target_" in first:
         known["first"] = {**others, **known.get("first", {})}
-    for name, value in known.items():
-        inner = node.get(name)
-        if isinstance(value, dict):
-            yield from refitted(inner if isinstance(inner, dict) else {}, value, _below(key, name))
-        elif inner != value:
-            yield _below(key, name), value
+    for name, value in (others | known).items():
+        place = _below(key, name)
+        if name in known and isinstance(value, dict) and isinstance(inner := node.get(name), dict):
+            refit(inner, value, place, typed)
+        elif any(f"{each}.".startswith(f"{place}.") or place.startswith(f"{each}.") for each in typed):
+            continue
+        elif name in known:
+            node[name] = value
+        else:
+            node.pop(name, None)
 
 
 def capability(node: Mapping[str, Any], name: str, default: Any, is_inherited: bool = True) -> Any:

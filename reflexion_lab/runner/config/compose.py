@@ -14,11 +14,12 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.runner.config import check as settings
-from reflexion_lab.runner.config.build import Config, as_job, plain, refitted, suggestion
+from reflexion_lab.runner.config.build import Config, as_job, plain, refit, suggestion
 from reflexion_lab.runner.config.choices import CONF, is_group
 from reflexion_lab.runner.config.messages import all_messages, is_hydra_error
 from reflexion_lab.runner.config.parts import chat_choices
@@ -34,67 +35,74 @@ _HYDRA = threading.RLock()
 
 def compose(*overrides: str) -> Config:
     """The config of `reflexion-lab run *overrides`; also in a notebook."""
-    from hydra.core.override_parser.overrides_parser import OverridesParser
-
     overrides = in_full(overrides)
+    own = [word for word in overrides if word.startswith("hydra")]
+    words = [word for word in overrides if word not in own]
     try:
-        if any(override.startswith("hydra") for override in overrides):
-            return _composed(*_completed(_composed(*overrides), overrides))
         with _HYDRA:
-            return with_values(OverridesParser.create().parse_overrides(list(overrides)), conf_version())
+            return with_values(words, conf_version()) if not own else with_values(words, object(), own, bool)
+    except ConfigError:
+        raise
     except Exception:
         try:
-            return _composed(*_completed(_composed(*overrides), overrides))  # for Hydra's own message
+            return with_values(words, object(), own, bool)  # for Hydra's own message
         except Exception as problem:
             raise with_override_at_fault(problem, overrides) from problem.__cause__
 
 
-def set_without(group: str, *choices: str) -> dict[str, Any]:
-    """Values of `group` that `choices` of an experiment or a preset set, though no choice of the group is made."""
-    return dict(plain(_composed_once(conf_version(), *choices, f"~{group}").get(group) or {}, resolve=False))
+@functools.lru_cache(maxsize=32)
+def set_without(version: object, groups: tuple[str, ...], *choices: str) -> dict[str, Any]:
+    """Values by group that `choices` of an experiment or a preset set, though no choice of the `groups` is made; none
+    if they choose parts within such a group.
+    """
+    try:
+        cfg = _composed(*choices, *(f"~{group}" for group in groups))
+    except Exception as problem:
+        if "Could not override" not in str(problem):
+            raise
+        return {}
+    return {group: plain(cfg[group], resolve=False) for group in groups if cfg.get(group)}
 
 
 def with_values(
-    overrides: Sequence[Override],
-    version: object,
-    searched: Sequence[str] = (),
-    is_group: Callable[[str], bool] = is_group,
+    words: Sequence[str], version: object, searched: Sequence[str] = (), is_group: Callable[[str], bool] = is_group
 ) -> Config:
-    """The config of `overrides`, completed. Hydra composes once for each choice of groups, which takes 0.2 s; values
-    are set on a copy.
+    """The config of the overrides `words`, with what follows from it. A model that only chats gets the parts that
+    `chat_choices` names, unless `words` choose others. What a preset or an experiment sets below a group holds for
+    another option of the group as far as this takes it.
 
-    `version`: choices are composed again when it changes. `searched`: overrides of Hydra's search path, in which
-    `is_group` looks, too.
+    Hydra composes once for each choice of groups, which takes 0.2 s; values are set on a copy. `version`: choices are
+    composed again when it changes. `searched`: overrides of Hydra's search path, in which `is_group` looks, too; with
+    `bool`, Hydra composes all words. Raises ConfigError: `reflection.enabled` contradicts the reflector.
     """
-    cfg = _with_values(overrides, version, searched, is_group)
-    words = [override.input_line or "" for override in overrides]
-    if (full := _completed(cfg, words, searched)) != words:
-        from hydra.core.override_parser.overrides_parser import OverridesParser
+    from omegaconf import OmegaConf, open_dict
 
-        cfg = _with_values(OverridesParser.create().parse_overrides(full), version, searched, is_group)
+    cfg = _with_values(words, version, searched, is_group)
+    keys = [word.lstrip("+~").partition("=")[0] for word in words]
+    reflection = cfg.get("reflection") or {}
+    choices = [*chat_choices(cfg), *["reflector=none"] * (reflection.get("enabled") is False)]
+    if choices := [choice for choice in choices if choice.partition("=")[0] not in keys]:
+        cfg = _with_values([*words, *choices], version, searched, is_group)
+    sets = [word for word in words if re.match(r"\+*(preset|experiment)=", word)]
+    chosen = re.findall(r"^(\w+)=(?!\{)", "\n".join((*words, *choices)), re.MULTILINE) if sets else ()
+    groups = tuple(group for group in chosen if (CONF / group).is_dir() and cfg.get(group))
+    for group, values in set_without(version, groups, *searched, *sets).items() if groups else ():
+        refit(node := plain(cfg[group], resolve=False), values, group, [key for key in keys if "." in key])
+        OmegaConf.update(cfg, group, node, merge=False)
+    if "enabled" in reflection:
+        name = str((cfg.get("reflector") or {}).get("_target_")).rpartition(".")[2]
+        got, expected = (str(each).lower() for each in (reflection["enabled"], name != settings.WORDLESS[1]))
+        if got != expected:
+            hint = "another reflector is chosen by reflector=…"
+            raise ConfigError("reflection.enabled", got, f"{expected} with the reflector {name}", hint)
+        with open_dict(cfg):
+            del cfg["reflection"]
     return cfg
 
 
-def _completed(cfg: Config, words: Sequence[str], searched: Sequence[str] = ()) -> list[str]:
-    """The overrides `words` of `cfg` with those that follow from them. A model that only chats gets the parts that
-    `chat_choices` names, unless `words` choose others. What a preset or an experiment sets below a group holds for
-    another option of the group as far as this takes it.
-    """
-    keys = [word.partition("=")[0] for word in words]
-    sets = [word for word in words if re.match(r"\+?(preset|experiment)=", word)]
-    nodes = {key: plain(cfg[key], resolve=False) for key in keys if key in cfg and is_group(key)} if sets else {}
-    changes = [
-        f"~{place}" if value is None else f"++{place}={_quoted(value) if isinstance(value, str) else value}"
-        for key, node in nodes.items()
-        if node and "_target_" in node
-        for place, value in refitted(node, set_without(key, *searched, *sets), key)
-    ]
-    return [*changes, *words, *(choice for choice in chat_choices(cfg) if choice.partition("=")[0] not in keys)]
-
-
 def in_full(overrides: Sequence[str]) -> tuple[str, ...]:
-    """Overrides with `model=PROVIDER/NAME`, `benchmark=FILE` and `reflection.enabled=false` written out, and ++ before
-    `benchmark.fields`.
+    """Overrides with `model=PROVIDER/NAME` and `benchmark=FILE` written out, and ++ before keys that no file of the lab
+    sets.
     """
     return tuple(full for override in overrides for full in _in_full(override))
 
@@ -119,11 +127,9 @@ def _in_full(override: str) -> tuple[str, ...]:
         return f"model{package}={served[3] or 'litellm'}", f"{package[1:] or 'model'}.model={_quoted(model)}"
     if _TASKS.fullmatch(bare if bare == override else bare.replace(",", "_")):
         return "benchmark=jsonl", f"benchmark.load.path={_quoted(bare.removeprefix('benchmark='))}"
-    if enabled := re.fullmatch("reflection.enabled=(true|false)", override.lower()):
-        return () if enabled[1] == "true" else ("reflector=none",)
     if _LEFT_OUT.match(override):
         return (f"++{override}",)
-    return (re.sub(r"^(?=benchmark\.fields[.=])", "++", override),)  # any field: Hydra knows only those of the file
+    return (re.sub(r"^(?=benchmark\.fields[.=]|reflection\.enabled=)", "++", override),)  # any field of a file
 
 
 def _quoted(text: str) -> str:
@@ -132,17 +138,21 @@ def _quoted(text: str) -> str:
 
 
 def _with_values(
-    overrides: Sequence[Override], version: object, searched: Sequence[str], is_group: Callable[[str], bool]
+    words: Sequence[str], version: object, searched: Sequence[str], is_group: Callable[[str], bool]
 ) -> Config:
+    from hydra.core.override_parser.overrides_parser import OverridesParser
     from omegaconf import OmegaConf
 
+    overrides = OverridesParser.create().parse_overrides(list(words))
     choices = [override for override in overrides if _is_choice(override, is_group)]
     if any(_depends_on_order(override) for override in choices):
-        return _composed(*searched, *(override.input_line or "" for override in overrides))
+        return _composed(*searched, *words)
     cfg = copy.deepcopy(_composed_once(version, *searched, *(override.input_line or "" for override in choices)))
     for override in overrides:
         if override not in choices:
-            OmegaConf.update(cfg, override.key_or_group, override.value(), merge=True)
+            OmegaConf.update(
+                cfg, override.key_or_group, override.value(), merge=True, force_add=override.is_force_add()
+            )
     return cfg
 
 
@@ -163,9 +173,9 @@ def _depends_on_order(override: Override) -> bool:
 
 
 def _is_choice(override: Override, is_group: Callable[[str], bool]) -> bool:
-    """Whether the override does more than set a value: it chooses a group, adds, deletes, or sweeps."""
+    """Whether the override does more than set a value: it chooses a group, adds by +, deletes, or sweeps."""
     key = override.key_or_group
-    changes = (override.is_add(), override.is_force_add(), override.is_delete(), override.package is not None)
+    changes = (override.is_add(), override.is_delete(), override.package is not None)
     return any(changes) or "/" in key or is_group(key) or override.is_sweep_override()
 
 
@@ -173,28 +183,33 @@ def hydra_main(job: Callable[[Config], None], arguments: Sequence[str]) -> None:
     """Call `job` with the config of the command line `arguments`, unless Hydra only prints (`--cfg`, `--info`,
     `--shell-completion`). Overrides alone need no Hydra application, which would compose them twice.
     """
+    from hydra import main
+    from hydra._internal.utils import get_args_parser  # no public module has it
+    from omegaconf import OmegaConf
+
     arguments = in_full(arguments)
-    if not any(word.startswith(("-", "hydra")) for word in arguments):
-        cfg = compose(*arguments)
-        with as_job(arguments):
-            job(cfg)
-        return
-    import hydra
-
-    words = [word for word in arguments if "=" in word and not word.startswith("-")]
-    with contextlib.suppress(Exception):  # Hydra names the problem below
-        arguments = [*(each for each in arguments if each not in words), *_completed(_composed(*words), words)]
-
     os.environ["HYDRA_FULL_ERROR"] = "1"  # so that Hydra raises config errors instead of printing them
     sys.argv = ["reflexion-lab run", *arguments]
-    try:
-        hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")(job)()
-    except FileExistsError as problem:
-        raise ConfigError("hydra.run.dir", f"{problem.filename}, a file", "a folder") from None
-    except Exception as problem:
-        raise with_override_at_fault(
-            problem, [word for word in arguments if not word.startswith("-")]
-        ) from problem.__cause__
+    flags = get_args_parser().parse_args(arguments)
+    own = [f"hydra.searchpath=['file://{Path(flags.config_dir).absolute()}']"] if flags.config_dir else []
+    is_known = Path(flags.config_dir or CONF).is_dir() and not (flags.config_name or flags.config_path)
+    cfg = compose(*own, *flags.overrides) if is_known and not flags.shell_completion else None
+
+    @functools.wraps(job)
+    def completed(by_hydra: Config) -> None:
+        with as_job([word for word in flags.overrides if not word.lstrip("+~").startswith("hydra")]):
+            job(by_hydra if cfg is None else cfg)
+
+    if cfg is not None and not any(word.startswith(("-", "hydra")) for word in arguments):
+        completed(cfg)
+    elif cfg is not None and flags.cfg == "job":
+        node = OmegaConf.select(cfg, flags.package or "")
+        print(OmegaConf.to_yaml(node, resolve=flags.resolve).rstrip() if OmegaConf.is_config(node) else node)
+    else:
+        try:
+            main(version_base="1.3", config_path=str(CONF), config_name="config")(completed)()
+        except FileExistsError as problem:
+            raise ConfigError("hydra.run.dir", f"{problem.filename}, a file", "a folder") from None
 
 
 def with_override_at_fault(problem: Exception, overrides: Sequence[str]) -> Exception:

@@ -101,10 +101,7 @@ def cells(overrides: Sequence[str]) -> list[Cell]:
         grid = itertools.product(*swept)
         version = object() if searched else conf_version()  # files of a search path may change between two sweeps
         chosen = [in_full(overrides) for overrides in grid]  # a sweep over models: model=openai/a,openai/b
-        return [
-            Cell.of(n, words, _of_cell(n, parser.parse_overrides(list(words)), version, searched, is_group))
-            for n, words in enumerate(chosen)
-        ]
+        return [Cell.of(n, words, _of_cell(n, words, version, searched, is_group)) for n, words in enumerate(chosen)]
 
 
 def _check_number(swept: Sequence[Sequence[str]]) -> None:
@@ -197,12 +194,11 @@ def _swept_by_config(fixed: list[str]) -> list[str]:
 
 
 def _of_cell(
-    number: int, chosen: Sequence[Override], version: object, searched: Sequence[str], is_group: Callable[[str], bool]
+    number: int, words: Sequence[str], version: object, searched: Sequence[str], is_group: Callable[[str], bool]
 ) -> Config:
     try:
-        return with_values(chosen, version, searched, is_group)
+        return with_values(words, version, searched, is_group)
     except Exception as problem:
-        words = [override.input_line or "" for override in chosen]
         suggest_key(problem, words)
         problem.add_note(f"in cell {number}: {' '.join(words)}")
         raise

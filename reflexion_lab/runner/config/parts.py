@@ -464,18 +464,17 @@ def _check_style(cfg: Config, role: str, node: Config) -> None:
 
 
 def chat_choices(cfg: Config) -> list[str]:
-    """Choices that replace parts by which the model continues a file, if it only chats: `actor=single_shot`."""
-    if not capability(cfg.model, "only_chats", ""):
-        return []
-    choices = [*_chatting("actor", plain(cfg.actor, resolve=False))]
-    reviser = plain(cfg.reviser, resolve=False)
-    if any_node(plain(cfg.actor, resolve=False), lambda node: capability(node, "revises", False)):
-        places = {"reviser": reviser, "reviser@reviser.fallback": reviser.get("fallback") or {}}
-        choices += [f"{place}=llm" for place, node in places.items() if node.get("style") == "continuation"]
+    """Choices that replace parts by which a model continues a file, if it only chats: `actor=single_shot`."""
+    choices, reviser = [], plain(cfg.reviser, resolve=False)
+    if capability(cfg.model, "only_chats", ""):
+        choices += _chatting("actor", plain(cfg.actor, resolve=False))
+        if any_node(plain(cfg.actor, resolve=False), lambda node: capability(node, "revises", False)):
+            places = {"reviser": reviser, "reviser@reviser.fallback": reviser.get("fallback") or {}}
+            choices += [f"{place}=llm" for place, node in places.items() if node.get("style") == "continuation"]
     writer = plain(cfg.suite_writer, resolve=False).get("writer")
-    if cfg.feedback_source == "self_tests" and isinstance(writer, Mapping) and writer.get("style") == "continuation":
-        choices.append("suite_writer=chat")
-    return choices
+    is_written = cfg.feedback_source == "self_tests" and isinstance(writer, Mapping)
+    chats = is_written and capability(cfg.roles.get("suite_writer", cfg.model), "only_chats", "")
+    return [*choices, "suite_writer=chat"] if chats and writer.get("style") == "continuation" else choices
 
 
 def _chatting(key: str, node: Mapping[str, Any]) -> Iterator[str]:
