@@ -43,7 +43,7 @@ def attempts(tmp_path, monkeypatch):
     small = ("loop.max_attempts=2", "loop.stuck_after=null", "tracker=none", "quiet=true")
 
     def run(*words, root="runs", n=1):
-        assert cli.main(["run", *small, *words, f"benchmark.load.n={n}", f"run_root={root}"]) == 0
+        assert cli.main(["run", *words, *small, f"benchmark.load.n={n}", f"run_root={root}"]) == 0
         (folder,) = {path.parent for path in (tmp_path / root).glob("*/manifest.json")}
         return next(iter(RunFolder(folder).attempts.values()))
 
@@ -97,7 +97,7 @@ def test_presets_of_ones_own_run_by_every_command_and_keep_the_words_that_were_t
     for n, place in enumerate(([own], ["--config-dir", "conf"], ["-m", own, "seed=0"])):
         assert len(attempts(*place, *typed, root=f"runs{n}")) == 2
         (path,) = (tmp_path / f"runs{n}").glob("*/manifest.json")
-        words = json.loads(path.read_bytes())["provenance"]["overrides"]
+        words = [word.removesuffix("=null") for word in json.loads(path.read_bytes())["provenance"]["overrides"]]
         assert [word for word in words if "reflector" in word or word in typed] == typed
 
 
