@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from reflexion_lab.cli import main as cli
-from reflexion_lab.runner.config.build import located
 from reflexion_lab.runner.config import compose as module
+from reflexion_lab.runner.config.build import located
 from reflexion_lab.runner.config.choices import options
 from reflexion_lab.runner.config.compose import CONF, _composed, compose
 from reflexion_lab.runner.config.grid import cells

@@ -311,12 +311,9 @@ def refit(node: dict[str, Any], values: Mapping[str, Any], key: str, typed: Sequ
         place = _below(key, name)
         if name in known and isinstance(value, dict) and isinstance(inner := node.get(name), dict):
             refit(inner, value, place, typed)
-        elif any(f"{each}.".startswith(f"{place}.") or place.startswith(f"{each}.") for each in typed):
-            continue
-        elif name in known:
-            node[name] = value
-        else:
+        elif not any(f"{each}.".startswith(f"{place}.") or place.startswith(f"{each}.") for each in typed):
             node.pop(name, None)
+            node.update({name: value} if name in known else {})
 
 
 def capability(node: Mapping[str, Any], name: str, default: Any, is_inherited: bool = True) -> Any:

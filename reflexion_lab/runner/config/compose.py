@@ -93,17 +93,14 @@ def with_values(
         name = str((cfg.get("reflector") or {}).get("_target_")).rpartition(".")[2]
         got, expected = (str(each).lower() for each in (reflection["enabled"], name != settings.WORDLESS[1]))
         if got != expected:
-            hint = "another reflector is chosen by reflector=…"
-            raise ConfigError("reflection.enabled", got, f"{expected} with the reflector {name}", hint)
+            raise ConfigError("reflection.enabled", got, f"{expected} with the reflector {name}, or reflector=…")
         with open_dict(cfg):
             del cfg["reflection"]
     return cfg
 
 
 def in_full(overrides: Sequence[str]) -> tuple[str, ...]:
-    """Overrides with `model=PROVIDER/NAME` and `benchmark=FILE` written out, and ++ before keys that no file of the lab
-    sets.
-    """
+    """Overrides with `model=PROVIDER/NAME` and `benchmark=FILE` written out, and ++ before keys that no file has."""
     return tuple(full for override in overrides for full in _in_full(override))
 
 
@@ -116,8 +113,9 @@ _SERVED = re.compile(
 _TASKS = re.compile(r"benchmark=((?:hf://)?[^,]+\.\w+|hf://[^,]+)")
 _LEFT_OUT = re.compile(
     r"[\w.]+\.sampling\.(top_p|stop|grammar)=|(model|roles\.\w+)\.reasoning_effort=|memory\.(shared\.max_mistakes|heading)="
+    r"|benchmark\.fields[.=]|reflection\.enabled="
 )
-"""Values that many nodes leave out."""
+"""Values that many nodes, or all, leave out; of `benchmark.fields` any field of a file."""
 
 
 def _in_full(override: str) -> tuple[str, ...]:
@@ -127,9 +125,7 @@ def _in_full(override: str) -> tuple[str, ...]:
         return f"model{package}={served[3] or 'litellm'}", f"{package[1:] or 'model'}.model={_quoted(model)}"
     if _TASKS.fullmatch(bare if bare == override else bare.replace(",", "_")):
         return "benchmark=jsonl", f"benchmark.load.path={_quoted(bare.removeprefix('benchmark='))}"
-    if _LEFT_OUT.match(override):
-        return (f"++{override}",)
-    return (re.sub(r"^(?=benchmark\.fields[.=]|reflection\.enabled=)", "++", override),)  # any field of a file
+    return (f"++{override}",) if _LEFT_OUT.match(override) else (override,)
 
 
 def _quoted(text: str) -> str:
@@ -150,9 +146,7 @@ def _with_values(
     cfg = copy.deepcopy(_composed_once(version, *searched, *(override.input_line or "" for override in choices)))
     for override in overrides:
         if override not in choices:
-            OmegaConf.update(
-                cfg, override.key_or_group, override.value(), merge=True, force_add=override.is_force_add()
-            )
+            OmegaConf.update(cfg, override.key_or_group, override.value(), force_add=override.is_force_add())
     return cfg
 
 
@@ -174,9 +168,8 @@ def _depends_on_order(override: Override) -> bool:
 
 def _is_choice(override: Override, is_group: Callable[[str], bool]) -> bool:
     """Whether the override does more than set a value: it chooses a group, adds by +, deletes, or sweeps."""
-    key = override.key_or_group
-    changes = (override.is_add(), override.is_delete(), override.package is not None)
-    return any(changes) or "/" in key or is_group(key) or override.is_sweep_override()
+    changes = (override.is_add(), override.is_delete(), override.package is not None, override.is_sweep_override())
+    return any(changes) or "/" in override.key_or_group or is_group(override.key_or_group)
 
 
 def hydra_main(job: Callable[[Config], None], arguments: Sequence[str]) -> None:
