@@ -296,9 +296,7 @@ def check_targets(key: str, node: Any) -> None:
 
 
 def refit(node: dict[str, Any], values: Mapping[str, Any], key: str, typed: Sequence[str]) -> None:
-    """Suit `values`, set for another part under `key`, to the part of `node`, but for the keys `typed`. What its class
-    does not take is left out of the node, and goes to the part that it wraps as `first`.
-    """
+    """Suit `values` of another part under `key` to the part of `node` and what it wraps as `first`, but for `typed`."""
     names = None
     with contextlib.suppress(ImportError, AttributeError, TypeError, ValueError):  # building it says so
         names = _names(located(str(node.get("_target_"))))

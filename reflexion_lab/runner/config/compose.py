@@ -52,9 +52,7 @@ def compose(*overrides: str) -> Config:
 
 @functools.lru_cache(maxsize=32)
 def set_without(version: object, groups: tuple[str, ...], *choices: str) -> dict[str, Any]:
-    """Values by group that `choices` of an experiment or a preset set, though no choice of the `groups` is made; none
-    if they choose parts within such a group.
-    """
+    """Values by group that `choices` set without a choice of the `groups`; none if they choose parts within one."""
     try:
         cfg = _composed(*choices, *(f"~{group}" for group in groups))
     except Exception as problem:
@@ -67,9 +65,8 @@ def set_without(version: object, groups: tuple[str, ...], *choices: str) -> dict
 def with_values(
     words: Sequence[str], version: object, searched: Sequence[str] = (), is_group: Callable[[str], bool] = is_group
 ) -> Config:
-    """The config of the overrides `words`, with what follows from it. A model that only chats gets the parts that
-    `chat_choices` names, unless `words` choose others. What a preset or an experiment sets below a group holds for
-    another option of the group as far as this takes it.
+    """The config of the overrides `words`, with the parts that `chat_choices` names unless `words` choose others. What
+    a preset or an experiment sets below a group holds for another option of the group as far as this takes it.
 
     Hydra composes once for each choice of groups, which takes 0.2 s; values are set on a copy. `version`: choices are
     composed again when it changes. `searched`: overrides of Hydra's search path, in which `is_group` looks, too; with
