@@ -465,10 +465,11 @@ def _check_style(cfg: Config, role: str, node: Config) -> None:
 
 def chat_choices(cfg: Config) -> list[str]:
     """Choices that replace parts by which a model continues a file, if it only chats: `actor=single_shot`."""
-    choices, reviser = [], plain(cfg.reviser, resolve=False)
+    choices: list[str] = []
+    actor, reviser = plain(cfg.actor, resolve=False), plain(cfg.reviser, resolve=False)
     if capability(cfg.model, "only_chats", ""):
-        choices += _chatting("actor", plain(cfg.actor, resolve=False))
-        if any_node(plain(cfg.actor, resolve=False), lambda node: capability(node, "revises", False)):
+        choices += _chatting("actor", actor)
+        if any_node(actor, lambda node: capability(node, "revises", False)):
             places = {"reviser": reviser, "reviser@reviser.fallback": reviser.get("fallback") or {}}
             choices += [f"{place}=llm" for place, node in places.items() if node.get("style") == "continuation"]
     writer = plain(cfg.suite_writer, resolve=False).get("writer")
