@@ -12,7 +12,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self):
         self.server.looks.append(self.path)
-        self.send(*self.server.about.get(self.path, ({},)))
+        self.send(*self.server.about.get(self.path, ({}, 404)))
 
     def do_POST(self):
         self.server.answer(self, self.rfile.read(int(self.headers["Content-Length"])))

@@ -28,24 +28,13 @@ class LiteLLMModel(OpenAIModel):
     environment or `extra_body`, is part of the fingerprint; the project is not.
 
     Raises ConfigError: an argument is out of range; ModelError: LiteLLM is not installed, or the provider rejects the
-    request. No message contains the key; Unanswered: no reply after all retries.
-
-    Parameters
-    ----------
-    model : str
-        PROVIDER/NAME, as LiteLLM spells it.
-    base_url : str, optional
-        Another server of the provider's protocol; default: PROVIDER_API_BASE, else the provider's. In the fingerprint.
-    api_key_env : str, optional
-        Environment variable with the key; default: PROVIDER_API_KEY. If it is not set, LiteLLM looks for the
-        provider's other credentials.
-    timeout : float
-        Seconds without data after which a request fails.
-    extra_body : mapping, optional
-        Fields of LiteLLM's `completion` to add or replace; None removes one. Part of the fingerprint. A field that the
-        provider does not know is an error.
-    reasoning_effort, retries, api_key_file, answers_as, requests_per_minute, slots, context, price_per_million
-        As of `OpenAIModel`.
+    request. No message contains the key; Unanswered: no reply after all retries. `model`: PROVIDER/NAME, as LiteLLM
+    spells it. `base_url`: another server of the provider's protocol; default: PROVIDER_API_BASE, else the provider's.
+    In the fingerprint. `api_key_env`: environment variable with the key; default: PROVIDER_API_KEY. If it is not set,
+    LiteLLM looks for the provider's other credentials. `timeout`: seconds without data after which a request fails.
+    `extra_body`: fields of LiteLLM's `completion` to add or replace; None removes one. Part of the fingerprint. A field
+    that the provider does not know is an error. `reasoning_effort`, `retries`, `api_key_file`, `answers_as`,
+    `requests_per_minute`, `slots`, `context`, `price_per_million`: as of `OpenAIModel`.
     """
 
     only_chats = "model=litellm, whose models chat"

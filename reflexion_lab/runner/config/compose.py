@@ -23,7 +23,7 @@ from reflexion_lab.runner.config.build import Config, as_job, plain, refit, sugg
 from reflexion_lab.runner.config.choices import CONF, is_group
 from reflexion_lab.runner.config.messages import all_messages, is_hydra_error
 from reflexion_lab.runner.config.parts import chat_choices
-from reflexion_lab.runner.folder.manifest import EXECUTION_KEYS
+from reflexion_lab.runner.folder.manifest import EXECUTION_KEYS, flat
 
 if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
@@ -36,7 +36,7 @@ _HYDRA = threading.RLock()
 def compose(*overrides: str) -> Config:
     """The config of `reflexion-lab run *overrides`; also in a notebook."""
     overrides = in_full(overrides)
-    own = [word for word in overrides if word.startswith("hydra")]
+    own = [word for word in overrides if word.lstrip("+~").startswith("hydra")]
     words = [word for word in overrides if word not in own]
     try:
         with _HYDRA:
@@ -82,9 +82,11 @@ def with_values(
         cfg = _with_values([*words, *choices], version, searched, is_group)
     sets = [word for word in words if re.match(r"\+*(preset|experiment)=", word)]
     chosen = re.findall(r"^(\w+)=(?!\{)", "\n".join((*words, *choices)), re.MULTILINE) if sets else ()
-    groups = tuple(group for group in chosen if (CONF / group).is_dir() and cfg.get(group))
+    groups = tuple(
+        group for group in chosen if (CONF / group).is_dir() and cfg.get(group) and group != "stop"
+    )  # a list
     for group, values in set_without(version, groups, *searched, *sets).items() if groups else ():
-        refit(node := plain(cfg[group], resolve=False), values, group, [key for key in keys if "." in key])
+        refit(node := plain(cfg[group], resolve=False), values, group, [*_dotted(words)])
         OmegaConf.update(cfg, group, node, merge=False)
     if "enabled" in reflection:
         name = str((cfg.get("reflector") or {}).get("_target_")).rpartition(".")[2]
@@ -94,6 +96,14 @@ def with_values(
         with open_dict(cfg):
             del cfg["reflection"]
     return cfg
+
+
+def _dotted(words: Sequence[str]) -> Iterator[str]:
+    """Dotted keys that `words` set: `recall.omega` of `recall={omega: 3}`."""
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    for override in OverridesParser.create().parse_overrides(list(words)):
+        yield from (key for key, _ in flat({override.get_key_element().lstrip("+~"): override.value()}) if "." in key)
 
 
 def in_full(overrides: Sequence[str]) -> tuple[str, ...]:
@@ -190,7 +200,7 @@ def hydra_main(job: Callable[[Config], None], arguments: Sequence[str]) -> None:
         with as_job([word for word in flags.overrides if not word.lstrip("+~").startswith("hydra")]):
             job(by_hydra if cfg is None else cfg)
 
-    if cfg is not None and not any(word.startswith(("-", "hydra")) for word in arguments):
+    if cfg is not None and not any(word.lstrip("+~").startswith(("-", "hydra")) for word in arguments):
         completed(cfg)
     elif cfg is not None and flags.cfg == "job":
         node = OmegaConf.select(cfg, flags.package or "")
