@@ -26,7 +26,7 @@ MODELS = {
     "openai": ["model=openai", "model.model=tiny", "model.context=4096"],
 }
 REFLECTORS = [f"reflector={name}" for name in sorted(options("reflector")) if name != "quoted"]
-REFLECTORS += ["reflector=quoted store=none", "reflection.enabled=false"]
+REFLECTORS += ["reflector=quoted store=none memory.reflection_files=null", "reflection.enabled=false"]
 QUICK = ("reflector=none", "reflector=rules", "reflection.enabled=false")
 WORDLESS, SILENT = ("none", "false"), ("rules", "feedback_only", "generic", "quoted", "shuffled")
 """Reflectors without words, and those with words that make no call."""

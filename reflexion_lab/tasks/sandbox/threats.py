@@ -101,6 +101,7 @@ class Text(NamedTuple):
 
 
 BENCHMARKS = ("basics", "humaneval", "humaneval_plus", "jsonl", "mbpp", "mutants", "rows", "vacuous", "visible")
+READ_PROGRAMS = ("agent.critique.targeted_reviser", "tasks.evaluators.trajectory")
 TEXTS = (
     Text(
         "checks and their setup",
@@ -120,7 +121,7 @@ TEXTS = (
     Text("programs", tuple(f"tasks.sandbox.{name}" for name in ("child", "harness", "standin")), "limits of a child"),
     Text(
         "replies",
-        ("text.replies.syntax", "text.replies.extract", "text.prompts.render", "agent.critique.targeted_reviser"),
+        (*(f"text.{name}" for name in ("replies.syntax", "replies.extract", "prompts.render")), *READ_PROGRAMS),
         f"{CODE_CHARS:,} characters, {PARSES} parses",
     ),
     Text("asserts in replies", ("tasks.evaluators.self_tests",), f"{READ:,} characters, {LONGEST:,} of each assert"),

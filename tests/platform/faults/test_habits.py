@@ -123,7 +123,7 @@ LINE = "REFUSED PROMPTS: the server refused "
     ("pattern", "overrides", "counts"),
     [
         (FIRST, (), "3 of 9 prompts of the actor, 1 of 4 prompts of the reflector; attempts without a program: 2 of 8"),
-        (THIRD, ("workers=4",), "3 of 9 prompts of the actor, 1 of 4 prompts of the reflector; 2 of 8 attempts"),
+        (THIRD, ("workers=4",), "3 of 9 prompts of the actor, 1 of 4 prompts of the reflector; attempts without a pro"),
         ("^(?!.*ROOT_CAUSE).*Earlier attempts", (), "4 of 12 prompts of the actor: set model.context"),
     ],
 )  # fmt: skip
