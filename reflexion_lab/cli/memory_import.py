@@ -226,10 +226,8 @@ def _append(store: Store, place: str) -> tuple[dict[str, int], str]:
 def _append_run(store: Store, path: Path) -> tuple[dict[str, int], str]:
     prompts, missing = _prompts(path)
     folder = RunFolder.existing(path)
-    own, verdicts = (
-        f"{folder.manifest.run_id}/",
-        {each.session_id: each.last_evaluation for each in store.read(Session)},
-    )
+    own = f"{folder.manifest.run_id}/"
+    verdicts = {each.session_id: each.last_evaluation for each in store.read(Session)}
     earlier = takewhile(lambda episode: not episode.session_id.startswith(own), store.read(Episode))
     records = records_of(folder, prompts, {episode.task_id: verdicts.get(episode.session_id) for episode in earlier})
     ids = {id_of(record) for record in records}

@@ -58,11 +58,11 @@ def test_the_critic_of_initial_code_reads_mistakes_and_they_count_as_read(run):
 def test_show_prints_drafts_with_severities_and_how_they_ended(run, capsys):
     (attempt, *_) = run(n=1)["t/0"]
     assert cli.main(["show", "--last", "t/0"]) == 0
-    shown = capsys.readouterr().out
+    printed = capsys.readouterr().out
     drafts = [number for number, step in enumerate(attempt.trajectory.steps, 1) if step.critique]
-    assert all(f"  draft {number}: severity 0.80" in shown for number in drafts)
-    assert "improvement +0.00: nothing is returned" in shown
-    assert f"  drafts ended: {attempt.trajectory.ended}" in shown
+    assert all(f"  draft {number}: severity 0.80" in printed for number in drafts)
+    assert "improvement +0.00: nothing is returned" in printed
+    assert f"  drafts ended: {attempt.trajectory.ended}" in printed
 
 
 def test_the_mistakes_of_a_run_are_limited_by_a_key(run):
