@@ -19,7 +19,6 @@ from pathlib import Path
 
 from reflexion_lab.analysis.report import cells, pieces
 from reflexion_lab.analysis.report.history import Sources, history
-from reflexion_lab.analysis.report.item_history import memory_section
 from reflexion_lab.analysis.report.pieces import WORDS, task_link
 from reflexion_lab.analysis.report.run_tables import facts, usage, warnings
 from reflexion_lab.analysis.run_log import Log
@@ -207,8 +206,7 @@ def overview(log: Log, is_linked: bool = False) -> str:
     loud, lines = list(warnings(log, figures)), list(_facts(log))
     render = pieces.macro("run", "overview")
     costs_table = pieces.markup(costs.html_table())
-    whole = render(log.arm, figures, loud, lines, log.points, groups, costs, costs_table, task_link, is_linked)
-    return whole + memory_section(log, task_link if is_linked else None)
+    return render(log.arm, figures, loud, lines, log.points, groups, costs, costs_table, task_link, is_linked)
 
 
 def sentence(log: Log) -> str:
