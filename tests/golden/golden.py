@@ -8,12 +8,15 @@ The runs go through public names and files alone, so that no move of a module to
 """
 
 import contextlib
+import csv
 import functools
 import io
 import json
 import lzma
+import math
 import os
 import re
+import shutil
 import sqlite3
 import sys
 import tempfile
@@ -86,6 +89,19 @@ RUNS: dict[str, tuple[str, ...]] = {
                                "store.place=store", "memory.reflection_files=reflections"),
 }  # fmt: skip
 """Overrides by name; `STUDENT` and `SMALL` stand before each."""
+STREAM = ("memory.shared.round_size=2", "benchmark.limit=6", "memory.shared.items.salt=golden")
+CURATORS = (
+    "wisdom", "expel", "awm", "dynamic_cheatsheet", "memento", "a_mem", "reasoning_bank", "ace", "raw_trajectories",
+    "full_history", "filler",
+)  # fmt: skip
+RUNS |= {f"curator_{name}": (f"curator={name}", *STREAM) for name in CURATORS} | {
+    "curator_synthesis": ("curator=dynamic_cheatsheet", "curator.variant=retrieval_synthesis", *STREAM),
+    "two_passes": ("benchmark.passes=2", "recall=window_then_similar", "recall.min_score=0", *LEARNT, WIDE,
+                   "benchmark.limit=3"),
+}  # fmt: skip
+PRESETS = ("helix", "bot", "openagents", "jido", "ralph")
+COMPARED = ("words_and_their_controls", "oracle_words", "reflexion_against_retry", "omega_sweep")
+"""Experiments whose committed cases are compared."""
 
 FORGOTTEN = {
     "seconds", "cpu_seconds", "duration", "created_at", "timestamp", "last_used_at", "ended_at", "cached",
@@ -111,6 +127,9 @@ def differences(before: Any, after: Any, at: str = "") -> Iterator[str]:
     elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
         for number, (old, new) in enumerate(zip(before, after, strict=True)):
             yield from differences(old, new, f"{at}[{number}]")
+    elif isinstance(before, float) and isinstance(after, int | float):
+        if not math.isclose(before, after, rel_tol=1e-12, abs_tol=1e-12):
+            yield f"{at}: got {after!r}, expected {before!r}"
     elif before != after:
         yield f"{at}: got {str(after)[:300]!r}, expected {str(before)[:300]!r}"
 
@@ -176,14 +195,20 @@ def _resumed() -> dict[str, Any]:
     import reflexion_lab as rl
 
     folder = Path(rl.run(*STUDENT, *SMALL, "actor=single_shot", "benchmark.limit=6").path)
-    whole, lines = form(folder), (folder / "attempts.jsonl").read_text().splitlines(keepends=True)
-    for path in folder.iterdir():
-        if path.name not in ("manifest.json", "attempts.jsonl", ".lock"):
-            path.unlink()
-    (folder / "attempts.jsonl").write_text("".join(lines[: len(lines) // 2]) + lines[len(lines) // 2][:200])
+    whole = form(folder)
+    _cut(folder)
     again = form(rl.run(*STUDENT, *SMALL, "actor=single_shot", "benchmark.limit=6", f"resume={folder}").path)
     again["as the whole run"] = [line for line in differences(whole, again) if not line.startswith("summary")]
     return again
+
+
+def _cut(folder: Path) -> None:
+    """Leave the first half of the attempts, the last of them torn, as a kill does."""
+    lines = (folder / "attempts.jsonl").read_text().splitlines(keepends=True)
+    for path in folder.iterdir():
+        if path.is_file() and path.name not in ("manifest.json", "attempts.jsonl", ".lock"):
+            path.unlink()
+    (folder / "attempts.jsonl").write_text("".join(lines[: len(lines) // 2]) + lines[len(lines) // 2][:200])
 
 
 def _replayed() -> dict[str, Any]:
@@ -198,7 +223,94 @@ def _replayed() -> dict[str, Any]:
     return {"run": form(run.path), "exit codes": codes}
 
 
-SPECIAL: dict[str, Callable[[], Any]] = {"sweep": _sweep, "resumed": _resumed, "replayed": _replayed}
+def _twice(preset: str) -> list[dict[str, Any]]:
+    """A preset's run and a second one, of which the first five tasks are those of the first, on the same store."""
+    place = ("store=jsonl", "store.place=store") if preset != "ralph" else ()
+    known = (f"preset={preset}", *place, "memory.shared.same_task=true", "memory.shared.round_size=2")
+    actor = ("actor@actor.generator=single_shot",) if preset == "jido" else ()
+    return [_run((*known, *actor, f"benchmark.limit={n}")) for n in (4, 6)]
+
+
+def _resumed_with_memory() -> dict[str, Any]:
+    """A run of the helix preset whose second half of attempts is lost, finished."""
+    import reflexion_lab as rl
+
+    words = (*STUDENT, *SMALL, "actor=single_shot", *RUNS["helix"], "store=none")
+    folder = Path(rl.run(*words).path)
+    _cut(folder)
+    return form(rl.run(*words, f"resume={folder}").path)
+
+
+def _grid() -> list[Path]:
+    """Folders of a small sweep over two arms and two seeds."""
+    import reflexion_lab as rl
+
+    words = (*SMALL, "model=simulated", "actor=single_shot", "benchmark.limit=6", "model.first=0.4", "temperature=0.8")
+    return rl.sweep([*words, "experiment=reflexion,retry", "seed=0,1"], quiet=True).runs
+
+
+def _mended() -> list[dict[str, Any]]:
+    """A sweep, carried out again without one of its runs."""
+    (lost, *_) = _grid()
+    shutil.rmtree(lost)
+    return [form(path) for path in _grid()]
+
+
+def _compared() -> dict[str, Any]:
+    """What `compare`, a report and MLflow say of a small sweep."""
+    from mlflow.tracking import MlflowClient
+
+    runs = sorted(map(str, _grid()))
+    tables = _tables(runs, "report")
+    _says(["report", *runs, "--out", "written"])
+    tables["cases.csv"] = _rows(Path("written/cases.csv"))
+    _says(["track", *runs, "--arms", "--uri", "sqlite:///mlflow.db"])
+    client = MlflowClient("sqlite:///mlflow.db")
+    tracked = client.search_runs([experiment.experiment_id for experiment in client.search_experiments()])
+    metrics = [
+        {name: value for name, value in run.data.metrics.items() if "second" not in name and "wall" not in name}
+        for run in sorted(tracked, key=lambda run: run.info.run_name)
+    ]
+    return {**tables, "mlflow": bare(metrics)}
+
+
+def _tables(runs: Sequence[str], folder: str) -> dict[str, Any]:
+    """The last line of `compare --json`, and the rows of its table."""
+    Path(folder).mkdir()
+    compared = _says(["compare", *runs, "--json", "--csv", f"{folder}/table.csv"]).splitlines()[-1]
+    return {"json": bare(json.loads(compared)), "table.csv": _rows(Path(folder) / "table.csv")}
+
+
+def _rows(path: Path) -> list[Any]:
+    """A CSV as a list of records, sorted; numbers are numbers."""
+    rows = [bare(row) for row in csv.DictReader(io.StringIO(path.read_text()))]
+    return sorted(({key: _number(value) for key, value in row.items()} for row in rows), key=repr)
+
+
+def _number(text: str) -> Any:
+    return float(text) if re.fullmatch(r"-?\d+(\.\d+)?(e-?\d+)?", text) else text
+
+
+def _cases() -> dict[str, Any]:
+    """The committed cases of some experiments, compared."""
+    experiments = HERE.parents[1] / "experiments"
+    return {name: _tables([str(experiments / name / "cases.csv.gz")], name) for name in COMPARED}
+
+
+def _says(words: Sequence[str]) -> str:
+    """What a command prints."""
+    from reflexion_lab.cli.main import main
+
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        assert main(list(words)) == 0, words
+    return printed.getvalue()
+
+
+SPECIAL: dict[str, Callable[[], Any]] = {
+    "sweep": _sweep, "resumed": _resumed, "replayed": _replayed, "resumed_with_memory": _resumed_with_memory,
+    "mended": _mended, "compared": _compared, "cases": _cases,
+    **{f"{preset}_twice": functools.partial(_twice, preset) for preset in PRESETS},
+}  # fmt: skip
 """What takes more than one run, by name."""
 
 

@@ -14,6 +14,19 @@ SOLUTION = re.compile(r"^SOLUTION (\w+)\n(.*?)^END$", re.DOTALL | re.MULTILINE)
 SIGNATURE = re.compile(r"^def (\w+)\(", re.MULTILINE)
 LABELLED = "ROOT_CAUSE: {0}\nWHAT_WENT_WRONG: {1}\nWHAT_TO_CHANGE: {2}\nCONFIDENCE: {3}"
 MORE = "assert {0}('a') == 'a'\nassert {0}([]) == []\n"
+CURATED = {
+    "My operations on the list:": "AGREE 1: Check the ends.\nADD 9: Check step {0} of every loop.",
+    "WORKFLOW: its goal": "WORKFLOW: Go through {{items}} in {0} steps\nSTEP: Take one.\nSTEP: Return the last.",
+    "<cheatsheet>": "<cheatsheet>\nRanges leave out their end. Count: {0}\n</cheatsheet>",
+    "KEYWORDS: three or more": "KEYWORDS: range, end, step{0}\nCONTEXT: About ends.\nTAGS: loops, values, list",
+    "EVOLVE: yes": "EVOLVE: yes\nLINK: 1\nTAGS: loops\nNEIGHBOUR: 1\nCONTEXT: It is about end {0}.\nTAGS: ends",
+    "TITLE: its name": "TITLE: Ends {0}\nDESCRIPTION: For every loop.\nCONTENT: Look at the last value first.",
+    '"bullet_tags"': '{{"error_identification": "step {0}", "root_cause_analysis": "an end", "correct_approach": "", '
+                     '"key_insight": "count the ends", "bullet_tags": []}}',
+    '"section": one of': '{{"reasoning": "new", "operations": [{{"type": "ADD", "section": "STRATEGIES & INSIGHTS", '
+                         '"content": "Count the ends of step {0}."}}]}}',
+}  # fmt: skip
+"""What a prompt of a curator holds, and the reply to it."""
 
 
 class Student:
@@ -38,6 +51,9 @@ class Student:
         return Completion(text=text, model=self.fingerprint, usage=usage)
 
     def _reply(self, prompt: str, draw: int) -> str:
+        for words, reply in CURATED.items():
+            if words in prompt:
+                return reply.format(draw % 7)
         if '"actionItems"' in prompt or '"key_insight"' in prompt:
             return self._json(prompt, draw)
         if "ROOT_CAUSE:" in prompt and "CONFIDENCE:" in prompt:
