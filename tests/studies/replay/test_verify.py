@@ -165,7 +165,7 @@ def test_a_change_that_moves_no_figure_is_found_by_the_seal(run):
 
 
 CHANGES = [
-    ("attempts", (), {"number": 4}, "attempt after 0: got 4, expected 1"),
+    ("attempts", (), {"number": 4}, "that does not fit its 2 attempts"),
     ("attempts", (), {"stop_reason": "passed"}, "stop_reason: got passed"),
     ("attempts", ("evaluation",), {"passed": True, "outcome": "pass"}, "passed: got True"),
     ("attempts", ("evaluation",), {"reward": 0.99}, "reward: got 0.99"),
@@ -173,11 +173,11 @@ CHANGES = [
     ("attempts", ("trajectory", "usage"), {"prompt_tokens": 1}, "usage.actor.prompt_tokens"),
     ("results", (), {"submitted": 2}, "submitted: got 2, expected 1"),
     ("results", (), {"stop_reason": "plateau"}, "stop_reason: got plateau"),
-    ("results", (), {"attempts": 3}, "expected 1 to 3, as its result says"),
+    ("results", (), {"attempts": 3}, "that does not fit its 2 attempts"),
     ("results", (), {"cluster": "other"}, ", cluster: got other, expected basics/"),
-    ("grades", (), {"passed": True}, "passed=True"),
+    ("grades", (), {"passed": True}, "passed: got True"),
     ("grades", (), {"sealed": True}, "sealed: got True, expected False"),
-    ("grades", (), {"number": 7}, "grade of attempt 7: got no such attempt, expected"),
+    ("grades", (), {"number": 7}, "attempt 7, grades: got 1, expected 0"),
     ("grades", (), {"checks_total": 99}, "hidden tests: got 99"),
     ("grades", (), {"checks_total": "many"}, "grades.jsonl, line 1"),
 ]
@@ -204,7 +204,7 @@ def test_a_figure_that_differs_in_the_last_digit_or_is_missing_is_located(run):
 MISSING = {
     "grades": "grades: got 0, expected 1",
     "results": "tasks with a result: got 2, expected 3",
-    "attempts": "attempts: got [1]",
+    "attempts": "that does not fit its 1 attempt",
 }
 
 
@@ -244,7 +244,7 @@ def test_a_torn_line_is_noted_and_counts_for_nothing(run):
     path = unsealed(run) / "attempts.jsonl"
     path.write_bytes(path.read_bytes() + b'{"task_id": "to')
     verification = verify(run)
-    assert any("attempts.jsonl, line 7" in note for note in verification.notes)
+    assert "1 torn line, not counted" in verification.notes
     assert "summary.json, torn: got 0, expected 1" in places(verification)
 
 
