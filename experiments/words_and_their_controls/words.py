@@ -379,7 +379,7 @@ def quality_sheet(logs_by_arm: Mapping[str, Sequence[Log]], programs: Solutions)
     """One row per arm and quality."""
     rows = tuple(row for arm, logs in logs_by_arm.items() for row in _lines(plain(arm), logs, programs))
     title = "Quality of reflections; shares in %"
-    return Sheet(title=title, columns=("arm", *COLUMNS), rows=rows, caption=CAPTION, names=2, method=METHOD)
+    return Sheet(title=title, columns=("arm", *COLUMNS), rows=rows, caption=f"{CAPTION} {METHOD}", names=2)
 
 
 def _lines(arm: str, logs: Sequence[Log], solutions: Solutions) -> Iterator[tuple[str, ...]]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 WIDTH = 100
 """Minimum width of the tables, in characters."""
-MORE = "all tables: --full   meaning of the columns: --explain"
+MORE = "all tables: --full"
 DRAWS = "In %, with 95 % intervals, of first attempts: the seeds are the draws, which need a temperature above 0."
 COMPARED = ("baseline", "by", "unit", "margin", "figures", "no_captions", "bundles")
 """Options of a comparison."""
@@ -37,7 +37,6 @@ def add(commands: Commands) -> None:
     add_flag(sub, "--full", "print all tables")
     text = "print pass@K of the first attempts of K seeds or more, the draws of a task"
     sub.add_argument("--pass-at", metavar="K", type=positive, help=text)
-    add_flag(sub, "--explain", "print the meaning of the columns")
     add_json(sub)
     text = "write what `compare` prints as Markdown, HTML and LaTeX, with figures and the numbers behind them"
     more = "; or, with --html, a page per run with every task and attempt, for any browser"
@@ -67,9 +66,7 @@ def _add_runs(sub: argparse.ArgumentParser) -> None:
 
 
 def compare(options: argparse.Namespace) -> None:
-    """Write the rows as CSV where asked for; print JSON, one screen, with --explain the captions of the tables, or with
-    --full the tables between their warnings; of several benchmarks one after another.
-    """
+    """Print JSON, one screen or, with --full, the tables between their warnings; several benchmarks one by one."""
     runs = None if _cases(options) else chosen(options)
     if runs and not options.csv and not options.json and len(groups := _of_benchmarks(runs)) > 1:
         problems: list[Exception] = []
@@ -101,7 +98,7 @@ def _compare(options: argparse.Namespace, runs: Sequence[RunFolder] | None) -> N
     from reflexion_lab.analysis.figures.drawing import readable
     from reflexion_lab.analysis.report import documents
     from reflexion_lab.analysis.report.comparison import exclusions, sheets, warnings
-    from reflexion_lab.analysis.report.screen import comparison_screen, folded
+    from reflexion_lab.analysis.report.screen import comparison_screen
     from reflexion_lab.analysis.report.sheets import Sheet, as_table
 
     arms, comparison = read(options, runs)
@@ -116,10 +113,6 @@ def _compare(options: argparse.Namespace, runs: Sequence[RunFolder] | None) -> N
         rows = tuple((arm.label, estimate(value)) for arm, value in zip(short, draws.values(), strict=True))
         columns_of = "arm", f"pass@{options.pass_at} [95 %]"
         Console().print(as_table(Sheet(title="", columns=columns_of, rows=rows, caption=f"{DRAWS} {short[0].shared}")))
-    elif options.explain:
-        for sheet in sheets(comparison):
-            text = folded(f"{sheet.caption} {sheet.method}", min(columns(), 100) - 2)
-            print(f"{sheet.title}\n" + "\n".join(f"  {part}" for part in text))
     elif not options.full:
         print("\n".join(comparison_screen(comparison, columns(), [MORE])))
     else:

@@ -150,7 +150,7 @@ def report(
     --------
     >>> files = rl.report(sweep, out="paper")
     >>> [path.name for path in files[:3]]
-    ['report.md', 'report.html', 'report.tex']
+    ['report.md', 'report.html', 'table.csv']
     """
     from reflexion_lab.analysis.figures.drawing import Kind
     from reflexion_lab.analysis.report.documents import save_report

@@ -73,14 +73,9 @@ def drawing(arms: Sequence[Arm], units: Sequence[str] = tuple(LABELS)) -> Drawin
     ]
     text = f"{facts(arms)} 95 % intervals of whole loops: {share_methods(arms)}. Dashed: convex hull."
     text += _missing(spots)
-    method = (
-        "Each line is an arm cut at attempt 1, 2, ...; the large mark is the whole loop. 95 % intervals: "
-        f"{share_methods(arms)}. Convex hull: of all cuts, upper bounds left out; mixing two methods reaches every "
-        "point on it. Spending after the submitted attempt is not counted; cached replies count at their original cost."
-    )
     panels = [functools.partial(budget, by_arm, unit) for unit, by_arm in spots.items()]
     size, title = (5.2, 3.6 + 0.1 * len(arms)), "pass@1 against spending"
-    return Drawing("budget", title, panels, COLUMNS, rows, text, size, has_legend=True, method=method)
+    return Drawing("budget", title, panels, COLUMNS, rows, text, size, has_legend=True)
 
 
 def _overlaps(last: Spot, other: Sequence[Spot]) -> bool:

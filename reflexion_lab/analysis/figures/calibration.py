@@ -76,16 +76,7 @@ def drawing(arms: Sequence[Arm], source: str | None = None) -> Drawing | None:
         for part in calibrated.bins
     ]  # fmt: skip
     intervals = methods(part.came_true for _, calibrated in figures.values() for part in calibrated.bins)
-    units = "clusters" if "clusters" in intervals else "tasks"
     text = f"{facts(list(figures))} 95 % intervals: {intervals}. Bars: number of reflections; dashed: calibrated."
-    errors = ", ".join(
-        f"{arm.label} {calibrated.error:.3f} (by chance up to {calibrated.error_by_chance:.3f})"
-        for arm, (_, calibrated) in figures.items()
-    )
-    method = (
-        "Confidence of reflections against the feedback verdict on the next attempt, which read them. Brier: "
-        f"lower is better, bootstrap over {units}. Expected calibration error: {errors}."
-    )
     panels = [partial(reliability, each, label=f"{arm.label}, {name}") for arm, (name, each) in figures.items()]
     size, title = (4.8, 4.2), "Confidence of reflections"
-    return Drawing("calibration", title, panels, COLUMNS, rows, text, size, method=method)
+    return Drawing("calibration", title, panels, COLUMNS, rows, text, size)

@@ -20,11 +20,6 @@ if TYPE_CHECKING:
 
 MOST_BANDS = 2
 """Maximum number of curves with bands; those of more would hide each other, and are bars side by side."""
-METHOD = "Hidden verdict on the submission at each cut."
-STOPPED = (
-    "A loop that stopped earlier counts with its submission then; what loops that were stuck or at a cap, which are no "
-    "random sample, would have solved later is not estimated."
-)
 ENDED = "Ring: the last attempt of an arm's loops."
 COLUMNS = ("arm", "feedback_source", "seeds", "attempt", "n", "solved", "share", "low", "high", "any_solved", "tokens")
 
@@ -84,15 +79,12 @@ def drawing(arms: Sequence[Arm], is_single: bool = False) -> Drawing:
     methods = share_methods(arms)
     notes = [ENDED * any(arm.longest < longest for arm in arms), _unlike(arms)]
     text = " ".join([f"{facts(arms)} 95 % intervals: {methods}.", *filter(None, notes)])
-    method = f"{METHOD} 95 % intervals: {methods}. {STOPPED}"
-    if len(arms) > 1 and not _unlike(arms):
-        method += " All arms share the same first attempts."
     groups = {"": arm_curves} if is_single or len(arms) <= CROWDED else _groups(arm_curves)
     longest_name, most = max(len(_name(arm)) for arm in arms), max(map(len, groups.values()))
     panel = 7.6 + 0.07 * max(0, longest_name - 20), 4.2 + 0.2 * max(0, most - 5)
     metric = "Share solved" if all(arm.is_upper_bound for arm in arms) else "pass@1"
     panels = [partial(curves, group, title=title, beside=arm_curves) for title, group in groups.items()]
-    return Drawing("curves", f"{metric} by attempt", panels, COLUMNS, rows, text, panel, method=method)
+    return Drawing("curves", f"{metric} by attempt", panels, COLUMNS, rows, text, panel)
 
 
 def _groups(arm_curves: Sequence[Curve]) -> dict[str, list[Curve]]:

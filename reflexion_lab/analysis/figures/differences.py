@@ -92,18 +92,13 @@ def drawing(comparison: Comparison, arms: Sequence[Arm]) -> Drawing | None:
         + f" Without a difference: {', '.join(refused)}." * bool(refused)
         + f" Not at equal spending: {', '.join(unmatched)}." * bool(unmatched)
     )
-    method = (
-        f"Paired by task and seed; 95 % intervals, each by itself; {methods}. p: {units} as units, Holm over "
-        "the arms at a budget. Grey, where it is drawn: below the minimum detectable effect at 80 % power; where a "
-        "difference has none, none is detectable."
-    )
     baseline = comparison.baseline
     longest, most = max(len(row.arm) for row in arm_rows), max(len(shown) for _, shown in drawn)
     height = max(2 if len(drawn) <= CROWDED else 1.3, most) * len(drawn)
     size = 6.4 + 0.08 * max(0, min(ASIDE, longest) - 16), 1.6 + 0.31 * height
     title = f"Difference to {baseline}" + f", {listed[0].budget}; others in the CSV" * (len(listed) < len(lines))
     panels = [lambda ax: differences(comparison, ax)]
-    return Drawing("differences", title, panels, COLUMNS, lines, text, size, method=method)
+    return Drawing("differences", title, panels, COLUMNS, lines, text, size)
 
 
 def _drawn(comparison: Comparison) -> list[tuple[Row, list[Difference]]]:

@@ -65,8 +65,6 @@ class Drawing(NamedTuple):
     """Maximum number of panels per row."""
     has_legend: bool = False
     """One legend above all panels."""
-    method: str = ""
-    """Details of the method that do not fit into the caption."""
 
 
 class Figure(NamedTuple):

@@ -89,7 +89,6 @@ def drawing(arms: Sequence[Arm], keys: Sequence[str] = ()) -> Drawing | None:
     ]  # fmt: skip
     limits = share_limits([share.value for grid in grids.values() for _, share in grid.values()], room=0.0)
     colours = f"Colour: {100 * limits[0]:.0f} to {100 * limits[1]:.0f} %."
-    method = f"Cell: share of cases solved, 95 % interval, n. 95 % intervals: {share_methods(drawn)}. {colours}"
     outside = f"In no grid: {len(arms) - len(drawn)} of {len(arms)} arms. " * (len(drawn) < len(arms))
     text = f"{outside}{colours} 95 % intervals: {share_methods(drawn)}. {facts(drawn)}"
     panels = [
@@ -99,7 +98,7 @@ def drawing(arms: Sequence[Arm], keys: Sequence[str] = ()) -> Drawing | None:
     wide, high = (max(len({p[side] for p in grid}) for grid in grids.values()) for side in (1, 0))
     metric = UPPER_BOUND if all(arm.is_upper_bound for arm in drawn) else "pass@1"
     title = f"{metric} over {' and '.join(map(key_name, selected))}"
-    return Drawing("heat_map", title, panels, COLUMNS, rows, text, (1.2 + 1.25 * wide, 0.9 + 0.8 * high), method=method)
+    return Drawing("heat_map", title, panels, COLUMNS, rows, text, (1.2 + 1.25 * wide, 0.9 + 0.8 * high))
 
 
 def swept(arms: Sequence[Arm]) -> list[str]:

@@ -77,11 +77,5 @@ def drawing(arms: Sequence[Arm]) -> Drawing | None:
     ]  # fmt: skip
     about = facts(list(curves), lambda arm: counted(curves[arm][-1].so_far))
     text = f"{about} Each task is tested, then learnt from. 95 % intervals, each for its own part."
-    method = (
-        "Prequential evaluation (Dawid 1984): verdicts of the hidden tests in the order of the stream, in four parts. "
-        "A slope mixes learning with the difficulty of the tasks at each place; several orders separate them."
-    )
     panels, size = [lambda ax: along_the_stream(curves, ax)], (7.6, 4.2)
-    return Drawing(
-        "memory", "Memory over the stream", panels, COLUMNS, rows, text, size, has_legend=True, method=method
-    )
+    return Drawing("memory", "Memory over the stream", panels, COLUMNS, rows, text, size, has_legend=True)

@@ -76,15 +76,11 @@ def drawing(arms: Sequence[Arm]) -> Drawing:
         for c, number, kind in _cells(arm)
     )  # fmt: skip
     text = f"{facts(arms)} The easiest task is on top; faintest grey: the loop had ended. No estimates."
-    method = (
-        "Hidden outcome of every attempt. Tasks are sorted by the share of submissions that solve them, over all arms "
-        "and seeds."
-    )
     across = min(len(arms), 5)
     cells = max((arm.longest + 1) * len(arm.seeds) for arm in arms)
     size = max(2.6, 0.14 * cells + 0.9), min(7.0, max(2.4, 0.6 + 0.13 * len(tasks)))
     panels = [functools.partial(outcome_map, arm, tasks, is_named=not n % across) for n, arm in enumerate(arms)]
-    return Drawing("outcomes", "Outcomes", panels, COLUMNS, rows, text, size, across, True, method)
+    return Drawing("outcomes", "Outcomes", panels, COLUMNS, rows, text, size, across, True)
 
 
 def _cells(arm: Arm) -> list[tuple[Case, int, str]]:

@@ -63,14 +63,8 @@ def drawing(arms: Sequence[Arm], later: Sequence[bool] = (False, True)) -> Drawi
     every = [rate for part in parts.values() for groups in part.values() for rate in groups.values()]
     drawn = list(dict.fromkeys(arm for part in parts.values() for arm in part))
     text = f"{facts(drawn)} 95 % intervals: {methods(every)}. Beside each: number of attempts."
-    method = (
-        "Hidden verdicts on attempts by the number of episodes, mistakes and entries of wisdom of other loops in their "
-        "prompt. Attempts that found more differ in more than that."
-    )
     panels = [functools.partial(by_items, part, NAMES[is_later]) for is_later, part in parts.items()]
-    return Drawing(
-        "retrieval", "Passed, by items read", panels, COLUMNS, rows, text, (5.4, 3.6), has_legend=True, method=method
-    )
+    return Drawing("retrieval", "Passed, by items read", panels, COLUMNS, rows, text, (5.4, 3.6), has_legend=True)
 
 
 def items_read(log: Log, attempt: Attempt) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from reflexion_lab.analysis.arms import Arm
-from reflexion_lab.analysis.figures.drawing import FEW, Drawing, facts, figure, share_methods
+from reflexion_lab.analysis.figures.drawing import FEW, Drawing, facts, figure
 from reflexion_lab.analysis.figures.style import COLOURS, SMALL, Style, frame, per_cent, watermark
 from reflexion_lab.analysis.learning.transitions import Moves, Transitions, transitions
 
@@ -65,15 +65,10 @@ def drawing(arms: Sequence[Arm]) -> Drawing | None:
         return None
     rows = [_row(arm_moves, moves) for arm_moves in every for moves in arm_moves.programs]
     text = f"{facts(longer)} Rates with 95 % intervals: in the CSV beside the figure."
-    method = (
-        "Hidden verdicts on programs, from one attempt to the next, of the loops that continued. Loops whose feedback "
-        "passed have ended: n shrinks, and the right programs in it are those that the feedback rejected. Intervals: "
-        f"{share_methods(longer)}."
-    )
     panels = [functools.partial(transition_bars, arm_moves) for arm_moves in every]
     across = min(len(every), 2 if len(every) < 5 else 3)
     title = "Programs kept, repaired and damaged by an attempt"
-    return Drawing("transitions", title, panels, COLUMNS, rows, text, (4.4, 2.9), across, True, method)
+    return Drawing("transitions", title, panels, COLUMNS, rows, text, (4.4, 2.9), across, True)
 
 
 def _row(arm_moves: Transitions, moves: Moves) -> Sequence[object]:

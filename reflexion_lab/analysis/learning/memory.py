@@ -25,13 +25,6 @@ if TYPE_CHECKING:
 WINDOWS = 4
 EFFECTS = ("online_utility", "stability", "forgetting", "backward_transfer", "generalisation")
 """Fields of `Measures`."""
-MEANING = (
-    "a(i, j): hidden verdict on task j with memory after i rounds; K: last checkpoint. Online utility: a(j - 1, j) - "
-    "a(0, j). Stability: a(K, j) - a(j, j) over all tasks; backward transfer: over those learnt before K. Forgetting: "
-    "the best of earlier checkpoints minus a(K, j), above 0 by noise alone. Generalisation: a(K, j) - a(0, j) of "
-    "held-out tasks."
-)
-"""Meaning of the measures in `EFFECTS`, for readers of tables and figures."""
 Case = tuple[str, int, float]
 """Task without the number of its pass, number of the order, and value."""
 

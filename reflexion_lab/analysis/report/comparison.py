@@ -5,23 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any
 
 from reflexion_lab.analysis import metrics
 from reflexion_lab.analysis.arms import Case
 from reflexion_lab.analysis.comparison import Comparison
 from reflexion_lab.analysis.comparison.beginnings import ADVICE, MEMORY, listed
-from reflexion_lab.analysis.comparison.budgets import ATTEMPTS
 from reflexion_lab.analysis.comparison.grouping import shared_words
-from reflexion_lab.analysis.comparison.row import Difference, RetryPrice, Row, methods_of
+from reflexion_lab.analysis.comparison.row import Difference, RetryPrice, Row
 from reflexion_lab.analysis.figures.style import UPPER_BOUND
 from reflexion_lab.analysis.learning.checkpoints import Matrix
-from reflexion_lab.analysis.learning.memory import EFFECTS, MEANING, Effect
+from reflexion_lab.analysis.learning.memory import EFFECTS, Effect
 from reflexion_lab.analysis.report import cells
 from reflexion_lab.analysis.report.cells import NONE
 from reflexion_lab.analysis.report.run_tables import text
 from reflexion_lab.analysis.report.sheets import Sheet
-from reflexion_lab.analysis.stats.intervals import Estimate, Rate, methods
+from reflexion_lab.analysis.stats.intervals import Estimate, Rate
 from reflexion_lab.analysis.stats.power import counted, too_few
 from reflexion_lab.analysis.summary import has_model
 from reflexion_lab.io.terminal_text import plain
@@ -31,11 +29,6 @@ from reflexion_lab.runner.folder.registration import NOT_AT_HAND
 Cell = Callable[[Row], str]
 ENOUGH = 0.9
 """Share of reflections by the model below which an arm is marked."""
-BEST = (
-    " Best cell: as run, not at an equal budget; because it was chosen, its interval holds for all cells of the sweep "
-    "together (adjusted t at 1 - 0.05 / m, Bonferroni, for m cells beside the baseline; those that solved the same "
-    "cases count once). Its share is the highest of several, and too high on average."
-)
 MOST_ANSWERS = 5
 """Arms with a sentence of their own."""
 AFTER = "memory.shared.items.after"
@@ -233,13 +226,9 @@ def _results(comparison: Comparison, shared: str) -> Sheet:
         "mean over\nattempts": lambda row: cells.number(row.area),
     }
     caption = f"{method(comparison)}. {plain(shared)}".rstrip()
-    meaning = (
-        "In %: cases (a task at a seed) whose submission passes the hidden tests, the loop cut at attempt 1 and at its "
-        f"end. Mean: of that curve over attempts 1 to {len(comparison.rows[0].curve)}."
-    )
     bounded = any(row.is_upper_bound for row in comparison.rows)
     title = f"pass@1; rows marked {UPPER_BOUND} are not pass@1" if bounded else "pass@1"
-    return Sheet.of(title, comparison.rows, columns, caption, names=2, method=meaning, key="pass_at_1")
+    return Sheet.of(title, comparison.rows, columns, caption, names=2, key="pass_at_1")
 
 
 def _loops(comparison: Comparison) -> Sheet:
@@ -256,13 +245,7 @@ def _loops(comparison: Comparison) -> Sheet:
         "In %. Repaired: wrong at attempt 1, right as submitted; damaged: the reverse. FP, FN: wrong verdicts of the "
         "feedback tests."
     )
-    meaning = (
-        "Repaired: of the cases wrong at attempt 1, those right as submitted; damaged: the reverse. FP: of all "
-        "wrong programs, those that pass the feedback tests; FN: of all right ones, those that fail them. Blind: of "
-        "the retries with Ω of 1 or more, those whose prompt held nothing of their own past. Empty: of all "
-        "retries, those whose reply held no program."
-    )
-    return Sheet.of("Repairs and feedback errors", comparison.rows, columns, caption, method=meaning)
+    return Sheet.of("Repairs and feedback errors", comparison.rows, columns, caption)
 
 
 def _moved(moved: int, stayed: int) -> str:
@@ -283,7 +266,7 @@ def _memory(comparison: Comparison) -> Iterator[Sheet]:
     caption = f"Paired by task and run. Gained, lost: tasks solved with memory alone, and without it alone.{notes}"
     if lines:
         title = "Memory over the stream"
-        yield Sheet(title=title, columns=columns, rows=lines, caption=caption, names=3, method=MEANING, key="memory")
+        yield Sheet(title=title, columns=columns, rows=lines, caption=caption, names=3, key="memory")
 
 
 def _measures(row: Row, matrix: Matrix) -> Iterator[tuple[str, ...]]:
@@ -334,23 +317,15 @@ def _prices(comparison: Comparison) -> Iterator[Sheet]:
         for unit, difference in row.equal.items()
         if difference.price and f"equal_{unit}" in comparison.shown(row)
     )
-    prices = [each.price for row in comparison.rows for each in comparison.shown(row).values() if each.price]
-    rates = [rate for price in prices for rate in (price.solved, price.baseline_solved)]
     columns = ("arm", "unit", "price,\narm :\nbaseline", "solved,\narm", "solved,\nbaseline", "needed",
                "per case,\narm :\nbaseline")  # fmt: skip
     caption = (
         "Price: mean spending on a further attempt. Solved: of further attempts on unsolved cases, in %, 95 %. "
         "Needed: the share that makes up for the price, and how many times that of the baseline."
     )
-    meaning = (
-        "Price: mean spending on a further attempt, after the first, with the reflection before it (of an arm without "
-        "any: on a first attempt). Solved: of the further attempts on cases not yet solved, those that solve, in %, "
-        f"with an interval ({methods(rates)}). Needed: the share with which one makes up its price, "
-        "1 - (1 - p)^ratio for p solved by the baseline. Per case: mean spending after the cut."
-    )
     if lines:
         title = "Price of a further attempt"
-        yield Sheet(title=title, columns=columns, rows=lines, caption=caption, names=2, method=meaning)
+        yield Sheet(title=title, columns=columns, rows=lines, caption=caption, names=2)
 
 
 def _price_line(row: Row, unit: str, difference: Difference, price: RetryPrice) -> tuple[str, ...]:
@@ -426,12 +401,9 @@ def _left_out(comparison: Comparison) -> Sheet:
     }
     for metric in _broken():
         columns[metric.label.replace(" ", "\n")] = partial(_metric_rate, metric.key())
-    named = " ".join(f"{line}." for line in exclusions(comparison))
-    left_out = "The report names the cases left out." if named else "No case was left out."
-    caption = (
-        f"Counts of cases; then attempts, and in % of them those without a program and those that broke. {left_out}"
-    )
-    return Sheet.of("Errors and exclusions", comparison.rows, columns, caption, method=named)
+    named = " ".join(f"{line}." for line in exclusions(comparison)) or "No case was left out."
+    caption = f"Counts of cases; then attempts, and in % of them those without a program and those that broke. {named}"
+    return Sheet.of("Errors and exclusions", comparison.rows, columns, caption)
 
 
 def _runs(comparison: Comparison, labels: Sequence[str]) -> Sheet:
@@ -491,43 +463,13 @@ def difference_sheet(comparison: Comparison) -> Sheet:
     clustered = [each for each in differences if each.clusters < each.tasks]
     sizes = cells.listed(dict.fromkeys(f"{each.tasks} tasks in {each.clusters} clusters" for each in clustered))
     units, unit = (f" ({sizes})", "clusters of tasks") if clustered else ("", "tasks")
-    methods = methods_of(differences) or NONE
     caption = (
         f"Percentage points, arm minus baseline, n = {pairs} pairs{units}; 95 % intervals over {unit}. "
         f"{_registered(differences)}"
     )
-    meaning = (
-        "Percentage points of pass@1, arm minus baseline, paired by task and seed; 95 % "
-        f"intervals of each difference by itself, for other tasks at these seeds. {methods}. p: McNemar's exact test "
-        "over pairs, as if "
-        f"those of one task were independent. p, Holm: exact test over whole {unit}, corrected for all arms at this "
-        "budget. MDE: "
-        f"minimum detectable effect of this design at 80 % power, or none with so few {unit}. Detected: the interval "
-        f"excludes 0 and p, Holm is below 0.05. {_claims(comparison)} {_budgets(comparison)}"
-        + BEST
-        * bool(comparison.best)
-    ).rstrip()
     baseline = comparison.baseline
     title = f"Difference to {plain(baseline)}" if baseline else "No difference: all arms are upper bounds"
-    paper = tuple(map(columns.index, ("arm", "budget", "difference\n[95 %]", "p,\nHolm", "verdict")))
-    texts: dict[str, Any] = {"caption": caption, "method": meaning, "key": "differences", "paper": paper}
-    return Sheet(title=title, columns=columns, rows=rows, names=2, **texts)
-
-
-def _budgets(comparison: Comparison) -> str:
-    """Sentences on the equal budgets."""
-    spending = [_words(unit) for unit in comparison.units if unit != ATTEMPTS]
-    attempts = "Equal attempts: both arms cut at the attempt that is named, whatever it costs. "
-    no_price = f"No line at equal cost ({plain(comparison.unpriced)}): total tokens instead. "
-    if not spending:
-        return attempts
-    return (
-        f"{attempts}Equal {', '.join(spending)}: the more expensive arm cut to the spending of the cheaper one; wins, "
-        "losses and p are of one random choice of the cut cases, the difference is the mean over all choices, and p, "
-        "Holm is the larger of that test and one that matches again in each permutation. Worse at this budget only: "
-        "at equal attempts the arm is within the margin, gains, or solves the same cases; "
-        f"else what the attempts do is undecided. {no_price * bool(comparison.unpriced)}"
-    )
+    return Sheet(title=title, columns=columns, rows=rows, names=2, caption=caption, key="differences")
 
 
 def _difference_lines(row: Row, comparison: Comparison) -> Iterator[tuple[str, ...]]:
@@ -564,16 +506,6 @@ def mde(difference: Difference) -> str:
     if difference.minimum is None:
         return f"none: {counted(difference.clusters, difference.tasks)}"
     return cells.number(difference.minimum)
-
-
-def _claims(comparison: Comparison) -> str:
-    """Sentence on the other verdicts."""
-    if comparison.margin is None:
-        return "Size below X: upper 95 % limit of the difference's size; no margin is set, so none is claimed."
-    return (
-        f"Inside ±{100 * comparison.margin:g} points: two one-sided tests at 5 % show equivalence (the 90 % interval "
-        "by the same method, and a score test). Undecided: neither."
-    )
 
 
 def claim(row: Row, difference: Difference) -> str:

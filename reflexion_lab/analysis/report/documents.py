@@ -20,9 +20,9 @@ from reflexion_lab.analysis.comparison.row import Difference, Row
 from reflexion_lab.analysis.figures.drawing import Figure, Kind, inert, save_figures
 from reflexion_lab.analysis.report import cells
 from reflexion_lab.analysis.report.comparison import answers, claim, sheets, warnings
-from reflexion_lab.analysis.report.latex import TABLES, latex, save_tables
+from reflexion_lab.analysis.report.latex import TABLES, save_tables
 from reflexion_lab.analysis.report.pieces import escaping, markup
-from reflexion_lab.analysis.report.sheets import METHOD, Document, Sheet
+from reflexion_lab.analysis.report.sheets import Document, Sheet
 from reflexion_lab.analysis.stats.intervals import Estimate, Rate
 from reflexion_lab.io.terminal_text import plain
 
@@ -34,11 +34,11 @@ MEDIA = {".svg": "image/svg+xml", ".png": "image/png"}
 def save_report(
     folder: Path, comparison: Comparison, arms: Sequence[Arm], kind: Kind = "png", are_captioned: bool = True
 ) -> list[Path]:
-    """Write `report.md`, `report.html`, `report.tex`, `table.csv`, `cases.csv`, the figures, and `tables/*.tex` into
+    """Write `report.md`, `report.html`, `table.csv`, `cases.csv`, the figures, and `tables/*.tex` into
     `folder`, and remove figures and tables of an earlier report there; returns the paths of all files.
 
-    `kind`: format of the figures; PDF comes beside PNG. LaTeX includes both; convert SVG first. `are_captioned`: write
-    titles and captions into the figures; off for papers. Raises OSError: the folder cannot be written to.
+    `kind`: format of the figures; PDF comes beside PNG. `are_captioned`: write titles and captions into the figures;
+    off for papers. Raises OSError: the folder cannot be written to.
     """
     former = _figures_in(folder)
     figures, short = save_figures(folder, comparison, arms, kind, are_captioned), comparison.short
@@ -50,7 +50,7 @@ def save_report(
         figures=tuple(figures),
     )
     written = []
-    for name, write in (("report.md", markdown), ("report.html", page), ("report.tex", latex)):
+    for name, write in (("report.md", markdown), ("report.html", page)):
         written.append(folder / name)
         written[-1].write_text(write(document), encoding="utf-8", errors="backslashreplace")
     written += [write_table(folder / "table.csv", comparison), save_cases(folder / FILE, arms)]
@@ -84,7 +84,7 @@ def page(document: Document) -> str:
     """The report as one HTML file. Texts are escaped; figures are images, in which no script runs."""
     template = escaping(Path(__file__).parent).get_template("document.html.jinja")
     tables = [(sheet, markup(sheet.html_table())) for sheet in document.sheets]
-    return str(template.render(document=document, tables=tables, source=_source, method=METHOD))
+    return str(template.render(document=document, tables=tables, source=_source))
 
 
 def _source(path: Path) -> str:
@@ -111,17 +111,9 @@ def _parts(document: Document) -> Iterator[str]:
         yield f"> **{escaped(warning)}**"
     for sheet in document.sheets:
         yield from (f"## {escaped(sheet.title)}", _table(sheet), escaped(sheet.caption))
-        yield from _fold(sheet.method)
     if document.figures:
         yield "## Figures"
-    for figure in document.figures:
-        yield _figure(figure)
-        yield from _fold(f"{figure.drawing.caption} {figure.drawing.method}")
-
-
-def _fold(method: str) -> Iterator[str]:
-    if method:
-        yield f"<details><summary>{METHOD}</summary>\n\n{escaped(method)}\n\n</details>"
+    yield from map(_figure, document.figures)
 
 
 def _table(sheet: Sheet) -> str:

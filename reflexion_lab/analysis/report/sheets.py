@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 BREAK = re.compile(r"(?<=[ -])(?=\w{5,}$)")
 """Line break in the heading of a figure without one: before its last long word."""
-METHOD = "Columns and method"
-"""Heading of the fold with what a caption has no room for."""
 TABLE = "border-collapse: collapse; margin: 0; font-size: 13px; font-variant-numeric: tabular-nums"
 TITLE = "font-weight: bold; font-size: 14px; padding: 4px 0"
 CAPTION = "opacity: 0.75; font-size: 12px; line-height: 1.45; padding: 4px 0; max-width: 880px"
@@ -43,15 +41,10 @@ class Sheet(Record, frozen=True, kw_only=True):
     rows: tuple[tuple[str, ...], ...]
     """One cell per column; a line break in a cell is a hint likewise."""
     caption: str = ""
-    """In a report, two lines at most."""
     names: int = 1
     """Number of columns with text, which come first; the others are right-aligned figures."""
-    method: str = ""
-    """What the caption has no room for: the meaning of the columns, the method; behind a fold or an option."""
     key: str = ""
     """Name of its file, by default from the title."""
-    paper: tuple[int, ...] = ()
-    """Columns of its LaTeX table, of which the last is text; the others are in a second one."""
 
     @property
     def file(self) -> str:
@@ -66,13 +59,11 @@ class Sheet(Record, frozen=True, kw_only=True):
         columns: Mapping[str, Callable[[T], str]],
         caption: str = "",
         names: int = 1,
-        method: str = "",
         key: str = "",
     ) -> Sheet:
         """One row per item; `columns` maps each heading to the function that gives its cell."""
         rows = tuple(tuple(cell(item) for cell in columns.values()) for item in items)
-        columns_of = tuple(columns)
-        return cls(title=title, columns=columns_of, rows=rows, caption=caption, names=names, method=method, key=key)
+        return cls(title=title, columns=tuple(columns), rows=rows, caption=caption, names=names, key=key)
 
     def __repr__(self) -> str:
         lines = [[visible(cell.replace("\n", " ")) for cell in row] for row in (self.columns, *self.rows)]
@@ -87,8 +78,6 @@ class Sheet(Record, frozen=True, kw_only=True):
 
     def _repr_html_(self) -> str:
         caption = f'<div style="{CAPTION}">{html(self.caption)}</div>' if self.caption else ""
-        fold = f"<details><summary>{METHOD}</summary>{html(self.method)}</details>"
-        caption += f'<div style="{CAPTION}">{fold}</div>' if self.method else ""
         table = f'<div style="{TITLE}">{html(self.title)}</div>{self.html_table()}{caption}'
         return f'<div style="overflow-x: auto; margin: 0 0 14px">{table}</div>'
 
@@ -103,10 +92,9 @@ class Sheet(Record, frozen=True, kw_only=True):
         edge, strength = ("bottom", 0.5) if tag == "th" else ("top", 0.15)
         parts = []
         for place, cell in enumerate(row):
-            is_last_text = bool(self.paper) and place == self.paper[-1]
-            side, wrap = ("left", "pre-wrap") if place < self.names or is_last_text else ("right", "pre")
+            side, wrap = ("left", "pre-wrap") if place < self.names else ("right", "pre")
             style = CELL.format(side=side, edge=edge, wrap=wrap, strength=strength)
-            parts.append(f'<{tag} style="{style}">{html(" ".join(cell.split()) if is_last_text else cell)}</{tag}>')
+            parts.append(f'<{tag} style="{style}">{html(cell)}</{tag}>')
         return f"<tr>{''.join(parts)}</tr>"
 
 

@@ -73,10 +73,10 @@ def test_the_drawing_of_confidence_holds_its_bins(log):
     assert sum(columns["n"]) == figures.n
     assert set(columns["brier"]) == {figures.brier.value}
     assert columns["share"] == tuple(part.came_true.share for part in figures.bins)
-    assert "95 % intervals: Wilson." in drawing.caption and "bootstrap over tasks" in drawing.method
+    assert "95 % intervals: Wilson." in drawing.caption
     clustered = replace(log, clusters={f"t{task}": f"c{task // 6}" for task in range(24)})
     drawing = calibration_plots.drawing([Arm("reflexion", [clustered])], source="stated")
-    assert "adjusted t over clusters" in drawing.caption and "bootstrap over clusters" in drawing.method
+    assert "adjusted t over clusters" in drawing.caption
     with pytest.raises(ValueError, match="source: got 'other', expected one of "):
         calibration_plots.drawing([Arm("reflexion", [log])], source="other")
 

@@ -116,7 +116,6 @@ def test_curves_are_those_of_the_arms_with_the_intervals_of_the_table(saved, mak
     ]
     assert all(float(row["low"]) <= float(row["share"]) <= float(row["high"]) for row in table)
     assert "adjusted t over tasks" in figure.drawing.caption
-    assert "share the same first attempts" in figure.drawing.method
     assert table[0]["share"] == table[3]["share"]
 
 

@@ -96,9 +96,6 @@ def test_methods_and_upper_bounds_are_named_wherever_they_stand(three_arms):
     results, differences, *_ = sheets(comparison)
     method = "toy, n = 4 tasks, seeds 7, 8, feedback source: visible, oracle; 95 %: adjusted t over tasks"
     assert method in results.caption
-    assert "McNemar" in differences.method
-    assert "Detected: the interval excludes 0 and p, Holm is below 0.05." in differences.method
-    assert max(len(sheet.caption) for sheet in sheets(comparison)) <= 240, "two lines of a page"
     assert "exploratory: none of these comparisons was registered" in differences.caption
     assert cells(results, "oracle")["final [95 %]"].startswith("UPPER BOUND 50.0")
     assert "UPPER BOUND" in results.title
@@ -153,7 +150,7 @@ def test_cases_without_a_partner_are_counted_and_named(run):
     comparison = compare(arms(runs))
     expected = "words against feedback_only: 4 cases that feedback_only alone has: 4 at seed 3 (a, b, c, d)"
     assert list(exclusions(comparison)) == [expected]
-    assert expected in sheets(comparison)[-2].method
+    assert expected in sheets(comparison)[-2].caption
 
 
 def test_different_models_and_currencies_are_allowed_and_loud(run):
@@ -264,7 +261,6 @@ def test_figures_of_an_earlier_report_go_and_other_files_stay(run, tmp_path):
     made = save_report(tmp_path, compare(both), both, "pdf")
     drawn = {path for path in tmp_path.iterdir() if path.is_file()}
     assert {path for path in made if path.parent == tmp_path} == drawn
-    assert "{curves.pdf}" in (tmp_path / "report.tex").read_text()
     assert "data:image/png" in (tmp_path / "report.html").read_text()
     (tmp_path / "own.png").touch()
     (tmp_path / "own.csv").touch()
@@ -283,26 +279,19 @@ def test_figures_of_an_earlier_report_go_and_other_files_stay(run, tmp_path):
 
 
 def test_latex_tables_have_as_many_cells_as_columns(report):
-    text = (report / "report.tex").read_text()
-    inputs = re.findall(r"\\input\{(tables/[a-z0-9_]+\.tex)\}", text)
-    assert len(inputs) == len(set(inputs)) == 9
-    assert {report / name for name in inputs} == set((report / "tables").iterdir())
-    for name in inputs:
-        comments, table = re.fullmatch(r"((?:%[^\n]*\n)+)(.*\n)", (report / name).read_text(), re.DOTALL).groups()
+    tables = sorted((report / "tables").iterdir())
+    assert len(tables) == 8
+    for path in tables:
+        comments, table = re.fullmatch(r"((?:%[^\n]*\n)+)(.*\n)", path.read_text(), re.DOTALL).groups()
         assert r"\caption{" in comments
-        sides, body = re.fullmatch(
-            r"\\begin\{tabular\}\{([lr]+(?:p\{36mm\})?)\}\n(.*?)\\end\{tabular\}\n", table, re.DOTALL
-        ).groups()
+        sides, body = re.fullmatch(r"\\begin\{tabular\}\{([lr]+)\}\n(.*?)\\end\{tabular\}\n", table, re.DOTALL).groups()
         lines = [line for line in body.splitlines() if line.endswith(r"\\")]
         assert lines
-        assert {len(re.findall(r"(?<!\\)&", line)) + 1 for line in lines} == {len(re.sub(r"{.*", "", sides))}
-    unescaped = re.sub(r"\\[{}]", "", text)
-    assert unescaped.count("{") == unescaped.count("}")
-    assert text.rstrip().endswith(r"\end{document}")
+        assert {len(re.findall(r"(?<!\\)&", line)) + 1 for line in lines} == {len(sides)}
 
 
 @pytest.mark.slow
-def test_the_report_and_a_paper_that_inputs_its_tables_compile(run, tmp_path):
+def test_a_paper_that_inputs_the_tables_compiles(run, tmp_path):
     if not shutil.which("pdflatex"):
         text = "no pdflatex, so no LaTeX was compiled: apt-get install texlive-latex-base texlive-latex-recommended"
         warnings_.warn(text, stacklevel=1)
@@ -311,16 +300,13 @@ def test_the_report_and_a_paper_that_inputs_its_tables_compile(run, tmp_path):
     written = save_report(tmp_path, compare(all_arms), all_arms, "pdf", are_captioned=False)
     inputs = [rf"\begin{{table}}\input{{tables/{path.name}}}\end{{table}}" for path in written if path.suffix == ".tex"]
     pictures = [rf"\includegraphics[width=3in]{{{path.name}}}" for path in written if path.suffix == ".pdf"]
-    assert pictures
-    body = "\n".join([*inputs[1:], *pictures])  # without report.tex
+    assert inputs and pictures
+    body = "\n".join([*inputs, *pictures])
     packages = r"\usepackage{booktabs,graphicx}"
-    paper = rf"\documentclass{{article}}{packages}\begin{{document}}{body}\end{{document}}"
-    (tmp_path / "paper.tex").write_text(paper)
-    for name in ("paper", "report"):
-        command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", f"{name}.tex"]
-        done = subprocess.run(command, check=False, cwd=tmp_path, capture_output=True, timeout=120)
-        assert done.returncode == 0, done.stdout.decode(errors="replace")[-3000:]
-        assert (tmp_path / f"{name}.pdf").read_bytes().startswith(b"%PDF")
+    (tmp_path / "paper.tex").write_text(rf"\documentclass{{article}}{packages}\begin{{document}}{body}\end{{document}}")
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "paper.tex"]
+    done = subprocess.run(command, check=False, cwd=tmp_path, capture_output=True, timeout=120)
+    assert done.returncode == 0, done.stdout.decode(errors="replace")[-3000:]
 
 
 def test_the_csv_holds_the_numbers_of_the_comparison(report):
@@ -342,7 +328,7 @@ def test_the_same_runs_make_the_same_documents(three_arms, report, tmp_path):
     again = tmp_path / "again"
     again.mkdir()
     save_report(again, compare(three_arms), three_arms)
-    for name in ("report.md", "report.html", "report.tex", "table.csv"):
+    for name in ("report.md", "report.html", "table.csv"):
         assert (again / name).read_bytes() == (report / name).read_bytes()
 
 
