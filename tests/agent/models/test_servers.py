@@ -87,15 +87,8 @@ def share(summary):
     return summary["pass_at_1"]["share"]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("key", "name"),
-    [("x", "stub-7b"), ("ollama", "ollama/llama3"), ("local-llama-3.1", "local-llama-3.1-8b"),
-     *((key, "stub-7b") for key in ("EMPTY", "key", "sorted", "test"))],
-)  # fmt: skip
-def test_placeholder_key_changes_no_program_and_no_model_name(lab, server, monkeypatch, key, name):
-    monkeypatch.setenv("OPENAI_API_KEY", key)
-    server.model = name
+def test_placeholder_key_changes_no_program_and_no_model_name(lab, server, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sorted")
     (summary,) = lab()
     assert share(summary) == 1.0
 
@@ -108,7 +101,6 @@ def test_servers_behind_one_host_share_no_reply(lab, server):
 
 
 OVERFLOW = {"code": "context_length_exceeded", "message": "however, your messages resulted in 9000 tokens"}
-FILTER = {"code": "content_filter", "message": "no"}
 
 
 @pytest.mark.slow
@@ -120,9 +112,8 @@ def test_rejected_prompt_is_sent_again_by_a_later_run(lab, server):
     assert shares == [(0.0, 1), (1.0, 2), (1.0, 2)]
 
 
-@pytest.mark.parametrize("refusal", [OVERFLOW, pytest.param(FILTER, marks=pytest.mark.slow)])
-def test_rejected_prompt_is_free_live_and_cached(lab, server, refusal):
-    server.refuses = refusal
+def test_rejected_prompt_is_free_live_and_cached(lab, server):
+    server.refuses = OVERFLOW
     for arm, mode in (("live", "read-write"), ("replayed", "replay-only")):
         summary = lab(f"arm={arm}", f"cache.mode={mode}", "model.price_per_million=[2,4]")[-1]
         usage = summary["usage"]["actor"]
@@ -167,11 +158,7 @@ def test_only_model_of_a_server_answers_to_any_name_and_its_weights_are_the_mode
 
 
 NONE, LOST = "the answer is no list", "Error code: 500"
-NO_LIST = [
-    (({}, 500), LOST), (({}, 404), ""), (({}, 403), ""), ((b"<html>",), NONE), ((b"[" * 99999,), NONE),
-    (({"data": 5},), NONE), (({"data": [5, {"id": 7}]},), ""), (([],), ""), (({"data": []},), ""),
-    (({"error": "no"},), NONE),
-]  # fmt: skip
+NO_LIST = [(({}, 500), LOST), (({}, 404), ""), ((b"[" * 99999,), NONE), (({"data": [5, {"id": 7}]},), "")]
 
 
 @pytest.mark.parametrize(("about", "reason"), NO_LIST)
@@ -187,7 +174,6 @@ MANY = listed(*(f"big-{number}b" for number in range(9)), "stub-7c", "other")
 REFUSED = {
     "a name that it does not know": (MANY, 404, "expected a model of {}/: stub-7c, big-7b, .* and 6 more"),
     "a name that it calls invalid": (MANY, 400, "expected a model of {}/: stub-7c, big-7b, .* and 6 more"),
-    "a name that it could not load": (listed("llama3", owned_by="library"), 404, "expected a model of {}/: llama3"),
     "a key": (({}, 401), 401, "the key was refused; put a valid one into the environment variable OPENAI_API_KEY"),
     "any connection": (None, 0, "stub-7b at {}/ did not answer .*cache.mode=replay-only"),
 }  # fmt: skip

@@ -23,7 +23,7 @@ READY = "Python 3 (ipykernel) | Idle"
 """What the status bar says; a menu that is used before asks which kernel to take."""
 HTML = '.jp-OutputArea-output[data-mime-type="text/html"]'
 ERROR = '.jp-OutputArea-output[data-mime-type="application/vnd.jupyter.error"]'
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.soak]  # a minute
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,6 @@
 """Any mix of faults that pass: the figures of a run are those of a server that never fails."""
 
 import itertools
-import os
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -10,7 +9,6 @@ from hypothesis import strategies as st
 
 from reflexion_lab.agent.models.openai import OpenAIModel
 from reflexion_lab.analysis.summary import Log, summary
-from reflexion_lab.errors import Unanswered
 from reflexion_lab.records import Message, Sampling
 from reflexion_lab.tasks.benchmarks.basics import basics
 
@@ -63,14 +61,6 @@ def test_nor_do_they_where_every_one_of_them_breaks_a_loop_off(faults, student, 
     assert len(folder.set_aside) == broken
 
 
-@pytest.mark.slow
-@CHECKED
-@given(data=st.data())
-def test_nor_where_tasks_learn_from_each_other_round_by_round(faults, student, measured, unbroken, finished, data):
-    draws = data.draw(mixes(faults, slow=True))
-    end_alike(faults, student, measured, unbroken, finished, draws, "model.retries=0", *SHARED)
-
-
 def test_a_deferred_task_restarts_within_its_round(faults, student, measured, unbroken, run):
     first = TASKS[0].prompt.strip()
     left = ["503"]
@@ -103,24 +93,3 @@ def test_mixed_faults_change_no_figure_in_many_mixes(faults, student, measured, 
     shared = SHARED if data.draw(st.booleans()) else ()
     draws = data.draw(mixes(faults, slow=True))
     end_alike(faults, student, measured, unbroken, finished, draws, f"model.retries={retries}", *shared)
-
-
-@pytest.mark.soak
-def test_a_thousand_calls_with_faults_leave_no_descriptor_open(faults, student):
-    with faults.FaultServer(student, faults.mixed(0, 0.3, WAITED_FOR | {"torn", "trickle", "twice"})) as server:
-        model = OpenAIModel("student", server.url, retries=5)
-        talk = [Message(role="user", content="ROOT_CAUSE: CONFIDENCE:")]
-        ask = lambda number: model.complete(talk, sampling=Sampling(), sample=number)  # noqa: E731
-        list(map(ask, range(20)))
-        before = len(os.listdir("/proc/self/fd"))
-        with ThreadPoolExecutor(8) as pool:
-            list(pool.map(lambda number: _asked(ask, number), range(20, 1020)))
-        assert len(os.listdir("/proc/self/fd")) <= before + 8
-        model.close()
-
-
-def _asked(ask, number):
-    try:
-        return ask(number)
-    except Unanswered:  # six faults in a row
-        return None

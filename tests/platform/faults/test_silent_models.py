@@ -34,7 +34,6 @@ def silent(text, finish="stop", reasoning_tokens=0, **message):
     return answer
 
 
-THOUGHTS = [{"type": "thinking", "thinking": [{"type": "text", "text": "Let me see."}]}]
 CALL = [{"id": "1", "type": "function", "function": {"name": "solve", "arguments": "{}"}}]
 THOUGHT = "8,192 of their 8,192 tokens reasoning"
 CUT = "8 of 8 replies ended at max_tokens=1024"
@@ -42,13 +41,9 @@ EMPTY = "8 of 8 replies are empty"
 HIDDEN = f"{EMPTY}, all of their text in reasoning_content: set model.extra_body={{chat_template_kwargs:"
 FORMS = {
     "reasoning_content": (silent(None, reasoning_content="A sum."), HIDDEN),
-    "reasoning": (silent("", reasoning="A sum."), HIDDEN),
-    "thinking parts": (silent(THOUGHTS), HIDDEN),
     "budget": (silent("", "length", 1, reasoning_content="Hm."), f"{CUT}, {THOUGHT}: raise actor"),
-    "open think": (silent("<think>\nLet me see", "length"), f"{CUT}: raise actor.sampling.max_tokens"),
     "prose cut": (silent("Let me think about it", "length"), f"{CUT}: raise actor.sampling.max_tokens"),
     "think alone": (silent("<think>a sum</think>\n"), f"{EMPTY}: see whether model.model"),
-    "no finish": (silent(" \n\t", None), f"{EMPTY}: see whether model.model"),
     "tool call": (silent(None, "tool_calls", tool_calls=CALL), f"{EMPTY} (tool_calls): set model.extra_body={{tool_"),
 }
 
@@ -170,8 +165,9 @@ class FirstTaskFails(Server):
         return handler.send({"error": {"message": self.fault[1]}}, self.fault[0])
 
 
-@pytest.mark.parametrize("fault", [(500, "broken"), (400, "This model's maximum context length is 40 tokens")])
-@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize(
+    ("fault", "workers"), [((500, "broken"), 1), ((400, "This model's maximum context length is 40 tokens"), 3)]
+)
 def test_a_first_task_without_an_answer_delays_no_stop(lab, fault, workers):
     with FirstTaskFails(*fault) as server:
         code, printed = lab(

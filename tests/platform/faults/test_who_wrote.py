@@ -4,7 +4,6 @@ import pytest
 from model_server import ModelServer, completion, wrong_answer
 
 FIELDS = "ROOT_CAUSE: a cause {}\nWHAT_WENT_WRONG: a symptom\nWHAT_TO_CHANGE: I will count to n\nCONFIDENCE: 0.7"
-PROSE = "The loop of version {} ends one step early and should run to n."
 FORM = """ROOT_CAUSE: which line or decision of my program is to blame, and why
 WHAT_WENT_WRONG: how that led to the wrong result in the failing check
 WHAT_TO_CHANGE: the one concrete change that I will make next
@@ -40,14 +39,10 @@ def lab(command_line):
     ("reflects", "overrides", "said", "marked"),
     [
         (FIELDS, (), "reflections 4 by the model", ""),
-        (PROSE, (), "reflections 4 by the model", ""),
         (FORM, (), "reflections 4 (0 by the model: 4 parse_error)", "0 of 8 reflections by the model (8 fallback:"),
-        (404, ("reflector.on_failure=fallback",), "reflections 4 (0 by the model: 4 not_found)",
-         "0 of 8 reflections by the model (8 fallback:"),
         (404, ("reflector.on_failure=skip",), "reflections 4 (0 by the model: 4 not_found)",
          "0 of 8 reflections by the model (8 failed)"),
         (FIELDS, ("reflector=rules",), "reflections 4 (4 rules)", "CONTROL: no model wrote the 8 reflections"),
-        (FIELDS, ("reflector=generic",), "reflections 4 (4 control:generic)", "CONTROL: no model wrote the 8"),
         (FIELDS, ("reflector=keywords",), "reflections 4 (4 control:keywords)",
          "CONTROL: a control moved or changed the words of the 8"),
     ],

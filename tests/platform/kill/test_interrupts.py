@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import termios
-import time
 from pathlib import Path
 
 import pytest
@@ -21,7 +20,11 @@ from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.storage.place import opened
 
 SWEEP = ("-m", "recall.omega=0,1")
-PRESET_RUNS = [(f"preset={name}", "memory.shared.round_size=2") for name in sorted(options("preset"))]
+PRESET_RUNS = [
+    pytest.param((f"preset={name}", "memory.shared.round_size=2"), marks=[pytest.mark.soak] * (name != "helix"))
+    for name in sorted(options("preset"))
+]
+"""All resume in `tests/presets`, too, from a cut file and without a process of their own."""
 STOPPING = "stopping when the attempts under way have ended; Ctrl-C stops at once\n"
 
 
@@ -74,25 +77,6 @@ def test_killed_while_calls_are_under_way_leaves_no_process_and_resumes(
         reads = any(each.recalled or each.recalled_mistakes or each.recalled_insights for each in first)
         assert reads == (overrides[0] != "preset=openagents")
         assert main(["verify", *map(str, lab.folders)]) == 0
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("seconds", [number / 4 for number in range(12)])
-def test_mlflow_shows_a_run_once_when_killed_while_it_is_tracked(place, seconds):
-    from mlflow import MlflowClient
-    from mlflow.entities import ViewType
-
-    lab = place("tracker=mlflow", "arm=tracked")
-    process = lab.start()
-    while not list(lab.runs.glob("*/summary.json")):
-        time.sleep(0.02)
-    kills = lab.killed(process, seconds)
-    lab.run(*lab.resume)
-    lab.check(kills)
-    client = MlflowClient(f"sqlite:///{lab.runs / 'mlflow.db'}")
-    (experiment,) = [each for each in client.search_experiments() if each.name == "reflexion"]
-    (run,) = client.search_runs([experiment.experiment_id], run_view_type=ViewType.ACTIVE_ONLY)
-    assert (run.info.status, run.data.tags["run_id"]) == ("FINISHED", lab.folders[0].name)
 
 
 SLOW = [
@@ -183,14 +167,3 @@ def test_closing_the_terminal_stops_the_run_with_attempts_written(place, served)
     assert (lab.folders[0] / "attempts.jsonl").read_bytes().count(b"\n") >= 1
     lab.check_processes()
     assert list(lab.temporary.iterdir()) == []
-
-
-@pytest.mark.soak
-def test_run_under_nohup_ignores_hang_up(place, served):
-    lab = place()
-    command = ("nohup", sys.executable, "-m", "reflexion_lab")
-    process = begun(lab, served, 1, before=command, stdin=subprocess.DEVNULL)
-    process.send_signal(signal.SIGHUP)
-    served.gate.set()
-    process.communicate(timeout=120)
-    assert process.returncode == 0

@@ -109,9 +109,11 @@ def test_every_module_that_parses_text_is_on_the_list_and_the_page():
     assert texts() in (Path(__file__).parents[3] / "docs" / "safety.md").read_text()
 
 
-def test_no_text_on_the_list_freezes_the_lab_or_eats_its_memory():
-    """In a process with limits far above what any of them takes."""
-    every = [form.format(text) for text in HOSTILE for form in FORMS] + OTHERS
+@pytest.mark.parametrize("forms", [1, pytest.param(len(FORMS), marks=pytest.mark.soak)])
+def test_no_text_on_the_list_freezes_the_lab_or_eats_its_memory(forms):
+    """In a process with limits far above what any of them takes; each text in one form after the other, or in all."""
+    drawn = [form.format(text) for n, text in enumerate(HOSTILE) for form in (2 * FORMS)[n % 7 : n % 7 + forms]]
+    every = drawn + OTHERS
     command = [sys.executable, "-c", CHILD, json.dumps([text.kind for text in TEXTS])]
     run = subprocess.run(command, input=json.dumps(every), text=True, check=False)
     assert run.returncode == 0
