@@ -175,8 +175,9 @@ class Recall(Protocol):
     """Chooses what memory gives to an attempt."""
 
     def select(self, own: Sequence[Episode], task: Task, known: SharedMemory) -> Recollection:
-        """Episodes and lessons for the next attempt: episodes of other loops, the nearest last, then own ones, oldest
-        first. `own` are the task's episodes of this loop, oldest first; `known` is constant within a round.
+        """Episodes for the next attempt: `others`, the nearest last, and `own`, oldest first. Memory moves those of the
+        task itself from `others` to `own`. The argument `own` has the episodes of this loop, oldest first; `known` is
+        constant within a round.
         """
 
 

@@ -201,7 +201,7 @@ def retry(tasks: Mapping[str, Task], actor: Actor, sandbox: Sandbox, attempt: At
     from reflexion_lab.tasks.evaluators.unit_tests import run_tests
 
     task = tasks[attempt.task_id]
-    memory = Recollection(episodes=(episode_of(task.public, attempt, "uptake", "uptake"),), attempt=2)
+    memory = Recollection(own=(episode_of(task.public, attempt, "uptake", "uptake"),), attempt=2)
     trajectory = actor.act(task.public, memory)
     program, quoted = trajectory.solution, attempt.reflection.quoted_code if attempt.reflection else ""
     return {

@@ -49,7 +49,7 @@ def test_a_student_heeds_true_words_in_every_prompt(attempt, variant, skill, ref
         failed = attempt(task.task_id, 1, 0.0, wrong(task, "0f0f"))
         words = reflector.reflect(task.public, failed, [])
         episode = episode_of(task, replace(failed, reflection=words), "session", "actor")
-        program = actor.act(task.public, Recollection(episodes=(episode,), attempt=2)).solution
+        program = actor.act(task.public, Recollection(own=(episode,), attempt=2)).solution
         assert ("wrong draft" not in program) == (is_true == (skill == STUDENT))
 
 
@@ -59,7 +59,7 @@ def test_wrong_words_that_quote_a_line_of_the_draft_stay_wrong(attempt):
     words = replace(Generic().reflect(task.public, failed, []), root_cause="In `return x + 3`, `3` is wrong.")
     episode = episode_of(task, replace(failed, reflection=words), "session", "actor")
     actor = SingleShot(model, SAMPLING)
-    assert "wrong draft" in actor.act(task.public, Recollection(episodes=(episode,), attempt=2)).solution
+    assert "wrong draft" in actor.act(task.public, Recollection(own=(episode,), attempt=2)).solution
 
 
 def test_a_curve_has_a_fingerprint_of_its_own():

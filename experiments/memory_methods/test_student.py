@@ -31,7 +31,7 @@ def others(task):
 
 
 def prompt_of(task, *memory):
-    about = {"prompt": task.prompt, "task_id": "", "memory": Recollection()}
+    about = {"prompt": task.prompt, "memory": Recollection()}
     return "\n".join([Prompts().render("solve", **about), *memory])
 
 
@@ -81,7 +81,7 @@ def test_its_own_earlier_programs_change_no_probability(attempt, variant):
         failed = attempt(task.task_id, 1, 0.0, draft)
         reflected = attempt(task.task_id, 1, 0.0, draft, reflection=tells.reflect(task.public, failed, []))
         episode = episode_of(task, reflected, "session", "actor")
-        assert "wrong draft" in actor.act(task.public, Recollection(episodes=(episode,), attempt=2)).solution
+        assert "wrong draft" in actor.act(task.public, Recollection(own=(episode,), attempt=2)).solution
 
 
 def test_right_programs_pass_and_wrong_ones_fail_every_test(sandbox):

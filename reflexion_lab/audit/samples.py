@@ -102,19 +102,19 @@ def run_samples(path: Path, attempts: bool) -> Iterator[Sample]:
     if not benchmark.is_of(log.manifest):
         got = f"{benchmark.name} with digest {benchmark.digest[:12]}"
         raise FolderError(path, got, f"{digest[:12]}, the digest in the manifest")
-    if lost := sorted(log.attempts.keys() - {task.task_id for task in benchmark}):
+    if lost := sorted(log.attempts.keys() - {task.loop_id for task in benchmark}):
         raise FolderError(path, f"task {lost[0]}", f"one of {benchmark.name}")
     submitted = {task_id: result.submitted for task_id, result in log.results.items()}
     for attempt in log.every:
         task, number = benchmark[attempt.task_id], attempt.number
-        if not attempts and number != submitted[task.task_id]:
+        if not attempts and number != submitted[attempt.task_id]:
             continue
-        grade = log.grades.get((task.task_id, number))
+        grade = log.grades.get((attempt.task_id, number))
         feedback = tuple(check.name for check in attempt.evaluation.checks if check.kind == "test")
         has_verdict = feedback and attempt.evaluation.outcome not in UNKNOWN
         yield Sample(
-            id=f"{task.task_id}/{number}" if attempts else task.task_id,
-            task_id=task.task_id,
+            id=f"{attempt.task_id}/{number}" if attempts else attempt.task_id,
+            task_id=attempt.task_id,
             entry_point=task.entry_point,
             prompt=task.prompt,
             program=attempt.trajectory.solution,

@@ -21,7 +21,18 @@ from reflexion_lab.memory.episodic import episode_of, session_after, session_id
 from reflexion_lab.memory.lessons.mistakes import mistakes_of
 from reflexion_lab.memory.reflection_files import ReflectionFiles
 from reflexion_lab.protocols import Store, Stored
-from reflexion_lab.records import SCHEMA_VERSION, Episode, Item, Manifest, Mistake, Record, Session, Task, Wisdom
+from reflexion_lab.records import (
+    SCHEMA_VERSION,
+    Episode,
+    Item,
+    Manifest,
+    Mistake,
+    Record,
+    Session,
+    Task,
+    Wisdom,
+    identity,
+)
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.runner.objects import method_of
 from reflexion_lab.storage import openagents
@@ -254,9 +265,10 @@ def records_of(folder: RunFolder, prompts: Mapping[str, str], earlier: Mapping[s
     start = _seconds(manifest)
     records: list[Stored] = []
     for task_id, attempts in folder.attempts.items():
-        task = Task(task_id=task_id, prompt=prompts.get(task_id, ""), entry_point="")
+        (base, repetition), prompt = identity(task_id), prompts.get(task_id, "")
+        task = Task(task_id=base, repetition=repetition, prompt=prompt, entry_point="")
         name = session_id(manifest.run_id, task_id)
-        session = Session(session_id=name, last_evaluation=earlier.get(task.base_id), timestamp=start)
+        session = Session(session_id=name, last_evaluation=earlier.get(task.task_id), timestamp=start)
         for attempt in attempts:
             session = session_after(session, attempt)
             episode = episode_of(task, attempt, name, str(manifest.config.get("arm") or "actor"))

@@ -83,7 +83,7 @@ class Reflexion:
             confidence=best.evaluation.pass_rate,
             attempts=attempts,
             reflections=tuple(attempt.reflection for attempt in attempts if attempt.reflection),
-            episodes=tuple(each for each in getattr(self.memory, "buffer", ()) if each.task_id == task.base_id),
+            episodes=tuple(each for each in getattr(self.memory, "buffer", ()) if each.task_id == task.task_id),
             seconds=time.monotonic() - start,
             stop_reason=attempts[-1].stop_reason,
         )
@@ -93,7 +93,7 @@ class Reflexion:
         number = len(history) + 1
         with stage("recalling", task, number):
             recollection = self.memory.recall(task)
-            stuck = self.stuck.advice(history) if recollection.of_loop(task.base_id) else ""
+            stuck = self.stuck.advice(history) if recollection.of_loop else ""
             return replace(recollection, attempt=number, stuck=stuck)
 
     def act(self, task: Task, recollection: Recollection) -> Trajectory:
@@ -124,7 +124,7 @@ class Reflexion:
         left_out = tuple(sorted({*recollection.left_out, *trajectory.left_out}))
         read = recollection.without(left_out)
         return Attempt(
-            task_id=task.task_id,
+            task_id=task.loop_id,
             number=recollection.attempt,
             recalled=tuple(episode.episode_id for episode in read.episodes),
             recalled_wisdom=tuple(entry.wisdom_id for entry in read.wisdom),
@@ -144,7 +144,7 @@ class Reflexion:
         """The attempt with its stop reason and, if the loop reflects on it, its reflection."""
         stop = self.stop.reached(attempt, history)
         if self.reflects_on(attempt, stop):
-            episodes = failed_before(task, recollection, attempt)
+            episodes = failed_before(recollection, attempt)
             with stage("reflecting", task, attempt.number, attempt):
                 attempt = replace(attempt, reflection=self.reflector.reflect(task, attempt, episodes))
             stop = stop or self.stop.reached(attempt, history)  # the reflection used some of the budget
@@ -159,10 +159,11 @@ class Reflexion:
         return evaluation.outcome not in UNKNOWN and is_wanted and (self.reflect_on_last or not stop)
 
 
-def failed_before(task: Task, recollection: Recollection, attempt: Attempt) -> list[Episode]:
+def failed_before(recollection: Recollection, attempt: Attempt) -> list[Episode]:
     """Earlier attempts of this loop that the actor read and that did not pass: their changes were not enough."""
-    own = recollection.of_loop(task.base_id)
-    return [episode for episode in own if not episode.passed and episode.episode_id in attempt.recalled]
+    return [
+        episode for episode in recollection.of_loop if not episode.passed and episode.episode_id in attempt.recalled
+    ]
 
 
 def delta(evaluation: Evaluation, history: Sequence[Attempt]) -> Delta:
@@ -183,6 +184,6 @@ def stage(doing: str, task: Task, number: int, judged: Attempt | None = None) ->
     try:
         yield
     except Exception as problem:
-        problem.add_note(f"while {doing}: task {task.task_id}, attempt {number}")
+        problem.add_note(f"while {doing}: task {task.loop_id}, attempt {number}")
         problem.__dict__["judged"] = judged
         raise

@@ -38,7 +38,6 @@ from reflexion_lab.records import (
     Task,
     Update,
     Wisdom,
-    base_id,
 )
 from reflexion_lab.storage.in_memory import Packed
 from reflexion_lab.storage.kinds import AGING, id_of, is_removed
@@ -243,7 +242,7 @@ class Archive:
         n = k + excess if k > 0 else 0
         while True:
             nearest = self.buffer.relevant(text, n, min_score)
-            others = (episode for episode in nearest if self.same_task or episode.task_id != base_id(task.task_id))
+            others = (episode for episode in nearest if self.same_task or episode.task_id != task.task_id)
             chosen = [episode for episode in others if episode.passed in passed][:k]
             if len(chosen) >= k or len(nearest) < n:
                 return chosen
@@ -254,11 +253,11 @@ class Archive:
         return self.buffer.by_task(task.task_id) if self.same_task else []
 
     def last_session(self, task: Task) -> Session | None:
-        return self._sessions.get(self._loops.get(base_id(task.task_id), ""))
+        return self._sessions.get(self._loops.get(task.task_id, ""))
 
     def lessons(self, task: Task, own: Sequence[Episode]) -> Recollection:
         text, limits = failure_query(task, own), self.shown
-        except_task = "" if self.same_task else base_id(task.task_id)
+        except_task = "" if self.same_task else task.task_id
         insights = self.insights.newest(except_task) if limits.insights else ()
         for episode in own:
             insights = with_insight(insights, insight_of(episode.reflection) if episode.reflection else "")
@@ -402,19 +401,19 @@ class Rounds:
         return [part[start : start + size] for part, size in sizes for start in range(0, len(part), size)]
 
     def _is_frozen(self, task: Task) -> bool:
-        return task.task_id in self.frozen
+        return task.loop_id in self.frozen
 
     def finished(self, task: Task, attempts: Sequence[Attempt]) -> None:
         """Keep a task's updates until its round ends. Thread-safe."""
         if self._is_frozen(task):
             return
         if self.archive.keeps_episodes:
-            self._updates[task.task_id] = self._learnt(task, attempts)
+            self._updates[task.loop_id] = self._learnt(task, attempts)
         if self.archive.curated:
-            self._attempts[task.task_id] = tuple(attempts)
+            self._attempts[task.loop_id] = tuple(attempts)
 
     def _learnt(self, task: Task, attempts: Sequence[Attempt]) -> Learnt:
-        name = session_id(self.run_id, task.task_id)
+        name = session_id(self.run_id, task.loop_id)
         before = last.last_evaluation if (last := self.archive.last_session(task)) else None
         session = Session(session_id=name, last_evaluation=before, timestamp=time.time())
         for attempt in attempts:
@@ -429,8 +428,8 @@ class Rounds:
         """Add the round's updates to shared memory, in task order."""
         if self._is_frozen(tasks[0]):
             return
-        updates = [self._updates.pop(task.task_id) for task in tasks] if self.archive.keeps_episodes else []
-        loops = [(task, self._attempts.pop(task.task_id, ())) for task in tasks]
+        updates = [self._updates.pop(task.loop_id) for task in tasks] if self.archive.keeps_episodes else []
+        loops = [(task, self._attempts.pop(task.loop_id, ())) for task in tasks]
         self.archive.absorb(updates)
         done = [update for update in self.done if update.round == self._number]
         # A kill may have come between the log and the store, but in the last logged round alone.

@@ -33,7 +33,6 @@ from reflexion_lab.records import (
     Session,
     Task,
     Trajectory,
-    base_id,
 )
 from reflexion_lab.storage.kinds import filled
 from reflexion_lab.tasks.evaluators.trajectory import summary_of
@@ -114,13 +113,15 @@ class EpisodicMemory:
         has_session = self.show_session and self.session.last_evaluation is not None
         searches: list[Search] = []
         before = SEARCHES.set(searches)
-        selected, lessons = self.policy.select(own, task, self.known), self.known.lessons(task, own)
+        selected = with_own(self.policy.select(own, task, self.known), task)
+        lessons = self.known.lessons(task, own)
         chosen = Selection() if self.items is not None else self.known.selection(task)  # once per loop
         SEARCHES.reset(before)
         self.items = chosen.items if self.items is None else self.items
         recollection = replace(
             lessons, items=self.items, written_items=chosen.written, selection_usage=chosen.usage, heading=self.heading,
-            episodes=selected.episodes, omega=selected.omega, session_id=session_id(self.run_id, task.task_id),
+            others=selected.others, own=selected.own, omega=selected.omega,
+            session_id=session_id(self.run_id, task.loop_id),
             left_out=tuple(sorted({*selected.left_out, *lessons.left_out})), token_ratio=self.token_ratio or 1.0,
             session=session_text(self.session, selected=selected, lessons=lessons) if has_session else "",
         )  # fmt: skip
@@ -129,7 +130,7 @@ class EpisodicMemory:
     def remember(self, task: Task, attempt: Attempt) -> None:
         """Store an attempt with its feedback verdict."""
         own = self.buffer.by_task(task.task_id)
-        episode = episode_of(task, attempt, session_id(self.run_id, task.task_id), self.agent_id)
+        episode = episode_of(task, attempt, session_id(self.run_id, task.loop_id), self.agent_id)
         self.buffer.store(episode)
         if self.files and (attempt.reflection or attempt.evaluation.passed):
             self.files.note(file_of(task, attempt, episode.session_id, self.agent_id, own))
@@ -140,7 +141,7 @@ class EpisodicMemory:
         return MemoryState(
             capacity=self.buffer.capacity, size=len(self.buffer), in_context=len(recollection.episodes),
             total=self.buffer.total, omega=recollection.omega,
-            own=sum(episode.session_id == recollection.session_id for episode in recollection.episodes),
+            own=len(recollection.of_loop),
         )  # fmt: skip
 
 
@@ -167,9 +168,16 @@ def token_ratio(trajectory: Trajectory) -> float:
     return max(ratio, smallest) if ratio >= CREDIBLE * smallest else 0.0
 
 
-def session_id(run_id: str, task_id: str) -> str:
-    """Id of a task's loop in a run."""
-    return f"{run_id}/{task_id}" if run_id else task_id
+def with_own(selected: Recollection, task: Task) -> Recollection:
+    """The selection with all episodes of the task, also of earlier passes and runs, among its own ones."""
+    before = tuple(episode for episode in selected.others if episode.task_id == task.task_id)
+    others = tuple(episode for episode in selected.others if episode.task_id != task.task_id)
+    return replace(selected, others=others, own=(*before, *selected.own))
+
+
+def session_id(run_id: str, loop_id: str) -> str:
+    """Id of a loop, of this `Task.loop_id`, in a run."""
+    return f"{run_id}/{loop_id}" if run_id else loop_id
 
 
 def episode_of(task: Task, attempt: Attempt, session_id: str, agent_id: str) -> Episode:
@@ -182,7 +190,7 @@ def episode_of(task: Task, attempt: Attempt, session_id: str, agent_id: str) -> 
     total, failed = len(evaluation.checks), len(evaluation.failures)
     return Episode(
         episode_id=f"ep-{session_id}-{attempt.number}", session_id=session_id, turn_id=str(attempt.number),
-        agent_id=agent_id, task_id=task.base_id, task_description=task.prompt, attempt_number=attempt.number,
+        agent_id=agent_id, task_id=task.task_id, task_description=task.prompt, attempt_number=attempt.number,
         code=attempt.trajectory.solution, test_results=evaluation.feedback, failure_analysis=signature(evaluation),
         results=Results(total=total, passed=total - failed, failed=failed, failing=evaluation.failures),
         reflection=reflection, improvement=reflection.what_to_change if reflection else "",
@@ -390,7 +398,7 @@ class EpisodeBuffer:
 
     def by_task(self, task_id: str) -> list[Episode]:
         """The task's episodes, oldest first."""
-        return self._by("task", base_id(task_id))
+        return self._by("task", task_id)
 
     def by_agent(self, agent_id: str) -> list[Episode]:
         """The agent's episodes, oldest first; in a run, the agent is the arm."""

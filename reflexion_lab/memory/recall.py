@@ -106,7 +106,8 @@ class Window:
     def select(self, own: Sequence[Episode], task: Task, known: SharedMemory) -> Recollection:
         size = omega_for(self.omega, own, task, known.omega)
         newest = own[len(own) - min(size, len(own)) :]
-        return _recollection(newest, window(newest, self.max_tokens), size)
+        fit = window(newest, self.max_tokens)
+        return Recollection(own=tuple(fit), omega=size, left_out=left_out(newest, fit))
 
 
 class Similar:
@@ -127,7 +128,8 @@ class Similar:
 
     def select(self, own: Sequence[Episode], task: Task, known: SharedMemory) -> Recollection:
         nearest_last = known.similar(task, own, self.k, self.min_score, self.outcome)[::-1]
-        return _recollection(nearest_last, packed(nearest_last, self.max_tokens, foreign_words))
+        fit = packed(nearest_last, self.max_tokens, foreign_words)
+        return Recollection(others=tuple(fit), left_out=left_out(nearest_last, fit))
 
 
 class WindowThenSimilar:
@@ -147,13 +149,12 @@ class WindowThenSimilar:
 
     def select(self, own: Sequence[Episode], task: Task, known: SharedMemory) -> Recollection:
         newest, others = (part.select(own, task, known) for part in (self.window, self.similar))
-        left_out = tuple(sorted({*others.left_out, *newest.left_out}))
-        return replace(newest, episodes=(*others.episodes, *newest.episodes), left_out=left_out)
+        return replace(newest, others=others.others, left_out=tuple(sorted({*others.left_out, *newest.left_out})))
 
 
-def _recollection(selected: Sequence[Episode], packed: Sequence[Episode], omega: int | None = None) -> Recollection:
-    recollection = Recollection(episodes=tuple(packed), omega=omega)
-    return replace(recollection, left_out=tuple(sorted(Recollection(episodes=tuple(selected)).ids - recollection.ids)))
+def left_out(selected: Sequence[Episode], packed: Sequence[Episode]) -> tuple[str, ...]:
+    """Ids of the selected episodes without the packed ones."""
+    return tuple(sorted({each.episode_id for each in selected} - {each.episode_id for each in packed}))
 
 
 def words(episode: Episode) -> str:

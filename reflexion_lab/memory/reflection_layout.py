@@ -168,7 +168,7 @@ def file_of(task: Task, attempt: Attempt, session_id: str, agent_id: str, own: S
     return ReflectionFile(
         loop_id=loop_id, iteration=attempt.number - 1, timestamp=datetime.now(UTC),
         session_id=session_id if unquote(loop_id) != session_id else "",
-        task_id=task.base_id, task_description=task.prompt, agent_id=agent_id,
+        task_id=task.task_id, task_description=task.prompt, agent_id=agent_id,
         actor_output=ActorOutput(actions, trajectory.rationale, trajectory.strategy, files, total, program),
         evaluator_output=_verdict(attempt.evaluation), performance_delta=attempt.delta,
         self_reflection=_words(attempt.reflection, failing, related),

@@ -133,6 +133,9 @@ class Task(Record, frozen=True, kw_only=True):
     """One problem of a benchmark."""
 
     task_id: str
+    """The same in every pass over a stream: a task's own attempts are those of this id."""
+    repetition: int = 1
+    """Number of the pass, 1-based; in no digest of a benchmark."""
     prompt: str
     """Text that the actor reads. For HumanEval-style tasks: Python that ends in the docstring of `entry_point`."""
     entry_point: str
@@ -158,9 +161,9 @@ class Task(Record, frozen=True, kw_only=True):
     """
 
     @property
-    def base_id(self) -> str:
-        """The id without the number of a pass, as of `Episode.task_id`: a task's own attempts have it in every pass."""
-        return base_id(self.task_id)
+    def loop_id(self) -> str:
+        """Name of the task's loop in a run's records (their `task_id`): `ID`, of a later pass `ID@pass2`."""
+        return self.task_id if self.repetition == 1 else f"{self.task_id}@pass{self.repetition}"
 
     @property
     def cluster_id(self) -> str:
@@ -609,10 +612,15 @@ class Attempt(Record, frozen=True, kw_only=True):
         return self.evaluation.seconds + tools + sum(usage.seconds for usage in self.usage.values())
 
 
-PASS = r"@pass\d+\Z"
-"""End of a task's id in a later pass over the stream."""
+_PASS = re.compile(r"@pass(\d+)\Z")
 
 
-def base_id(task_id: str) -> str:
-    """The id of a task without the number of its pass through the stream, `@pass2`."""
-    return re.sub(PASS, "", task_id)
+def identity(loop_id: str) -> tuple[str, int]:
+    """Task and repetition of a loop, as of `Task.loop_id`."""
+    match = _PASS.search(loop_id)
+    return (loop_id[: match.start()], int(match[1])) if match else (loop_id, 1)
+
+
+def base_id(loop_id: str) -> str:
+    """The task of a loop."""
+    return identity(loop_id)[0]

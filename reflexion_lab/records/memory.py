@@ -35,7 +35,6 @@ class Episode(Record, frozen=True, kw_only=True):
     agent_id: str
     """The agent of the attempt; in a run, the arm."""
     task_id: str
-    """`Task.base_id`."""
     task_description: str = ""
     attempt_number: int
     code: str
@@ -143,8 +142,10 @@ class Session(Record, frozen=True, kw_only=True):
 class Recollection(Record, frozen=True, kw_only=True):
     """Everything that memory gives the actor for one attempt."""
 
-    episodes: tuple[Episode, ...] = ()
-    """Episodes of other loops, the nearest last; then the task's own, oldest first; below `heading`."""
+    others: tuple[Episode, ...] = ()
+    """Episodes of other tasks, the nearest last; in a prompt with the own ones below `heading`."""
+    own: tuple[Episode, ...] = ()
+    """Episodes of the task at hand: those of earlier passes and runs, then those of this loop, oldest first."""
     wisdom: tuple[Wisdom, ...] = ()
     """Best first."""
     mistakes: tuple[Mistake, ...] = ()
@@ -164,7 +165,7 @@ class Recollection(Record, frozen=True, kw_only=True):
     heading: str = "Earlier attempts"
     omega: int | None = None
     session_id: str = ""
-    """The loop at hand; "": episodes of its task are taken for its own."""
+    """The loop at hand; "": all own episodes are of it."""
     attempt: int = 1
     """Number of the attempt, 1-based; set by the loop."""
     hint: str = ""
@@ -176,14 +177,20 @@ class Recollection(Record, frozen=True, kw_only=True):
     token_ratio: float = 1.0
     """Tokens counted by the model in the task's earlier prompts for each estimated one; 1.0 before the first count."""
 
-    def of_loop(self, task_id: str) -> tuple[Episode, ...]:
-        """The episodes of the loop at hand, whose task has this `Task.base_id`: no earlier run, no earlier pass."""
-        own = (episode for episode in self.episodes if episode.task_id == task_id)
-        return tuple(episode for episode in own if self.session_id in ("", episode.session_id))
+    @property
+    def episodes(self) -> tuple[Episode, ...]:
+        """In the order of the prompt."""
+        return (*self.others, *self.own)
 
-    def asks_to_correct(self, task_id: str) -> bool:
-        """Whether the last episode is an attempt at this task that did not pass."""
-        return bool(self.episodes) and self.episodes[-1].task_id == task_id and not self.episodes[-1].passed
+    @property
+    def of_loop(self) -> tuple[Episode, ...]:
+        """The episodes of the loop at hand: no earlier run, no earlier pass."""
+        return tuple(episode for episode in self.own if self.session_id in ("", episode.session_id))
+
+    @property
+    def asks_to_correct(self) -> bool:
+        """Whether the last own episode did not pass."""
+        return bool(self.own) and not self.own[-1].passed
 
     @property
     def further_insights(self) -> tuple[str, ...]:
@@ -206,7 +213,8 @@ class Recollection(Record, frozen=True, kw_only=True):
         """The recollection without the items of these ids."""
         return replace(
             self,
-            episodes=tuple(episode for episode in self.episodes if episode.episode_id not in left_out),
+            others=tuple(episode for episode in self.others if episode.episode_id not in left_out),
+            own=tuple(episode for episode in self.own if episode.episode_id not in left_out),
             wisdom=tuple(entry for entry in self.wisdom if entry.wisdom_id not in left_out),
             mistakes=tuple(mistake for mistake in self.mistakes if mistake.mistake_id not in left_out),
             items=tuple(item for item in self.items if item.item_id not in left_out),

@@ -107,7 +107,7 @@ class Runner:
             raise ConfigError(
                 "feedback_source", "self_tests without a suite_writer", "suite_writer=chat or suite_writer=continuation"
             )
-        self.tasks = {task.task_id: task for task in tasks}
+        self.tasks = {task.loop_id: task for task in tasks}
         self.loop = loop
         self.judge = judge
         self.folder = folder
@@ -179,7 +179,7 @@ class Runner:
     def _incomplete_round(self) -> int | None:
         """The first round with a task that is to run; None without rounds or such a task."""
         rounds = self.rounds.of(list(self.tasks.values())) if self.rounds else []
-        return next((n for n, tasks in enumerate(rounds) if any(task.task_id in self.waiting for task in tasks)), None)
+        return next((n for n, tasks in enumerate(rounds) if any(task.loop_id in self.waiting for task in tasks)), None)
 
     def _run(self) -> None:
         try:
@@ -188,11 +188,11 @@ class Runner:
             self.first_replies.check()
             tasks = list(self.tasks.values())
             for of_round in self.rounds.of(tasks) if self.rounds else [tasks]:
-                self._round([task for task in of_round if task.task_id in self.waiting])
+                self._round([task for task in of_round if task.loop_id in self.waiting])
                 if self.rounds:
                     for task in of_round:
-                        if task.task_id not in self.waiting:  # finished before the run was resumed
-                            self.rounds.finished(task, self.attempts[task.task_id])
+                        if task.loop_id not in self.waiting:  # finished before the run was resumed
+                            self.rounds.finished(task, self.attempts[task.loop_id])
                     self.rounds.end(of_round)
             if self.is_unscored_only and self.folder.results.keys() != self.tasks.keys():
                 return  # the others have yet to run
@@ -254,7 +254,7 @@ class Runner:
             self._loop(task)
         except Unanswered as problem:
             self.set_aside.add(task, problem)
-            self.first_replies.check(set_aside=task.task_id)
+            self.first_replies.check(set_aside=task.loop_id)
         except Exception as problem:
             if getattr(problem, "judged", None):  # a failing reflector must not lose the verdict
                 self.set_aside.note(task, problem, "reflector_error")
@@ -263,8 +263,8 @@ class Runner:
     def _loop(self, task: Task) -> None:
         start = time.monotonic()
         attempts: list[Attempt] = []
-        earlier = self.continued(self._begun.get(task.task_id, [])) if self.continued else ()
-        self._begun[task.task_id] = attempts
+        earlier = self.continued(self._begun.get(task.loop_id, [])) if self.continued else ()
+        self._begun[task.loop_id] = attempts
         for attempt in self.loop().attempts(teach(task, self.feedback_source, self._suite(task)), earlier):
             if self._is_over:  # after a second interrupt in a notebook, another process may own the folder
                 return
@@ -276,10 +276,10 @@ class Runner:
             self.first_replies.check(attempt)
             if self._cancelled.is_set() and not attempt.stop_reason:
                 return
-        del self._begun[task.task_id]
+        del self._begun[task.loop_id]
         chosen = submitted_at(attempts)
         result = TaskResult(
-            task_id=task.task_id,
+            task_id=task.loop_id,
             attempts=len(attempts),
             submitted=chosen.number,
             best=best_of(attempts).number,
@@ -288,7 +288,7 @@ class Runner:
             feedback_source=self.feedback_source,
             duration=round(time.monotonic() - start, 6),
             cluster=task.cluster_id,
-            split=(self.part if task.task_id in self.held_out else "train") if self.held_out else "",
+            split=(self.part if task.loop_id in self.held_out else "train") if self.held_out else "",
         )
         self.folder.append("results.jsonl", result)
         self.folder.sync()
@@ -300,15 +300,15 @@ class Runner:
         """Tests written by the model for `task`, once per run; () unless they are the feedback."""
         if self.suite_writer is None or self.feedback_source != "self_tests":
             return ()
-        if task.task_id not in self.suites:
+        if task.loop_id not in self.suites:
             try:
                 written = self.suite_writer().write(task.public)
             except Exception as problem:
-                problem.add_note(f"while writing tests: task {task.task_id}")
+                problem.add_note(f"while writing tests: task {task.loop_id}")
                 raise
             self.folder.append("written_tests.jsonl", written)
-            self.suites[task.task_id] = written
-        return self.suites[task.task_id].tests
+            self.suites[task.loop_id] = written
+        return self.suites[task.loop_id].tests
 
     def _grade(self, task: Task, attempt: Attempt) -> None:
         grade = self.judge.grade(task, attempt.number, attempt.trajectory.solution)
@@ -330,7 +330,7 @@ class Runner:
         task = self.tasks[written.task_id]
         runs = [run_tests(self.judge.sandbox, task, task.canonical_program, (test,)) for test in written.tests]
         checks = tuple(check for run in runs for check in run.checks)
-        self.folder.append("suite_verdicts.jsonl", SuiteVerdict(task_id=task.task_id, checks=checks))
+        self.folder.append("suite_verdicts.jsonl", SuiteVerdict(task_id=task.loop_id, checks=checks))
 
     def _unjudged_suites(self) -> list[WrittenTests]:
         judged = self.folder.suite_verdicts
@@ -368,7 +368,7 @@ class SetAsideTasks:
         """
         text = self.note(task, problem, problem.outcome)
         with self._lock:
-            self._tasks[task.task_id] = task, problem
+            self._tasks[task.loop_id] = task, problem
             self._failures += 1
             if problem.is_lasting:
                 raise problem
@@ -381,7 +381,7 @@ class SetAsideTasks:
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         text, judged = one_line(problem), getattr(problem, "judged", None)
         self.folder.append(
-            "set_aside.jsonl", SetAside(task_id=task.task_id, outcome=outcome, problem=text, at=now, judged=judged)
+            "set_aside.jsonl", SetAside(task_id=task.loop_id, outcome=outcome, problem=text, at=now, judged=judged)
         )
         return text
 

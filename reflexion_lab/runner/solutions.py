@@ -35,7 +35,7 @@ def tasks_of(runs: Iterable[RunFolder]) -> dict[str, dict[str, Task]]:
         keys[manifest.run_id] = key
         if known.get(key) is None:  # the file of another run with the same tasks may be gone
             known[key] = _same(run.path, manifest)
-    return {run_id: {task.task_id: task for task in known[key] or ()} for run_id, key in keys.items()}
+    return {run_id: {task.loop_id: task for task in known[key] or ()} for run_id, key in keys.items()}
 
 
 def _same(path: Path, manifest: Manifest) -> Benchmark | None:

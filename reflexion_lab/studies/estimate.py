@@ -123,7 +123,7 @@ def _probe(cfg: Config, n: int, scope: str, sandbox: CachedSandbox) -> Probe:
                 chosen += of_round if len(chosen) < n else ()
         else:
             chosen = random.Random("estimate").sample(chosen, min(n, len(chosen)))
-        probed = benchmark.only([task.task_id for task in chosen])
+        probed = benchmark.only([task.loop_id for task in chosen])
         tasks = timed_tasks(probed, sandbox, cfg.benchmark.get("keep_failing", False))
         workers = cfg.workers or models.of("actor").slots
         workers = min(workers, size) if archive else workers

@@ -47,7 +47,7 @@ def outlook(cfg: Config, meter: Meter, tasks: Iterable[Task], seeds: int = 1, ar
     """The difference that the design detects, and the attempts that its caps buy at the mean of the arm's last run."""
     from reflexion_lab.analysis.stats.power import minimum
 
-    clusters = {task.base_id: task.cluster or task.base_id for task in tasks}
+    clusters = {task.task_id: task.cluster_id for task in tasks}
     n, distinct = len(clusters) * seeds, len(set(clusters.values()))
     effective = round(n / (1 + (n / distinct - 1) * AGREEMENT))
     least = minimum(n, distinct, effective, DISCORDANCE, max(1, arms - 1))

@@ -9,7 +9,18 @@ from reflexion_lab.memory.episodic import episode_of
 from reflexion_lab.memory.lessons.mistakes import mistakes_of
 from reflexion_lab.memory.recall import Similar, WindowThenSimilar
 from reflexion_lab.memory.retrieval.jaccard import Jaccard
-from reflexion_lab.records import Check, Episode, Evaluation, Mistake, Recollection, Session, Task, Trajectory, Wisdom
+from reflexion_lab.records import (
+    Check,
+    Episode,
+    Evaluation,
+    Mistake,
+    Recollection,
+    Session,
+    Task,
+    Trajectory,
+    Wisdom,
+    identity,
+)
 from reflexion_lab.storage.in_memory import InMemory
 from reflexion_lab.storage.jsonl import Jsonl
 from tests import builders
@@ -18,7 +29,8 @@ CAUSE = "The loop stops one item too early"
 
 
 def task(name, prompt="sum the numbers of a list"):
-    return Task(task_id=name, prompt=prompt, entry_point="f")
+    task_id, repetition = identity(name)
+    return Task(task_id=task_id, repetition=repetition, prompt=prompt, entry_point="f")
 
 
 def attempt(name, number=1, *, passed=False, cause=CAUSE, change="use the whole range", confidence=0.5, wisdom=()):

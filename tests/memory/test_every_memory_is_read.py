@@ -127,6 +127,6 @@ def test_a_verdict_that_nobody_gave_is_no_failure(actor):
         reflection=None, passed=False, metadata={"outcome": "no_tests"},
     )  # fmt: skip
     model = ScriptedModel(answer)
-    read = actor(model, Sampling()).act(tasks()[0], Recollection(episodes=(similar,))).messages[-1].content
+    read = actor(model, Sampling()).act(tasks()[0], Recollection(others=(similar,))).messages[-1].content
     assert "was never tested:" in read
     assert "failed" not in read.replace("previous failures", "")

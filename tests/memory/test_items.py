@@ -177,8 +177,8 @@ def test_a_log_that_does_not_give_its_memory_is_named(change):
 def test_an_item_is_not_shown_to_the_task_that_it_comes_from():
     memory = CuratedMemory(Scripted(), ItemLimits())
     memory.begin((A, B))
-    for task_id, shown in (("t/1", ["b"]), ("t/2@pass2", ["a"]), ("t/3", ["a", "b"])):
-        task = Task(task_id=task_id, prompt="p", entry_point="f")
+    for task_id, shown in (("t/1", ["b"]), ("t/2", ["a"]), ("t/3", ["a", "b"])):
+        task = Task(task_id=task_id, repetition=2, prompt="p", entry_point="f")
         selection = memory.selection(task)
         assert [item.item_id for item in selection.items] == [*shown, f"for-{task_id}"]
         assert [item.text for item in selection.written] == ["written"]

@@ -148,7 +148,7 @@ def test_reflections_without_words_are_not_shown_and_push_none_out():
 
 def test_a_reflection_with_only_its_cause_shown_is_still_described():
     in_window, other = builders.reflection(1, root_cause="no return"), builders.reflection(2, root_cause="no return")
-    window = Recollection(episodes=(builders.episode(reflection=in_window),))
+    window = Recollection(own=(builders.episode(reflection=in_window),))
     text = session_text(Session(session_id="s", reflections=(other, in_window)), selected=window)
     assert "change 2" in text
     assert "change 1" not in text

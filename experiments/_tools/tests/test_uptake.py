@@ -24,7 +24,7 @@ def test_each_prompt_holds_the_parts_in_its_name(style, name):
     words = make.reflection(root_cause="The order.", what_to_change="Turn:", quoted_code="a = values\nreturn a[::-1]")
     about = {"task_id": "t/1", "task_description": PROMPT, "test_results": "`turned([1, 2])` -> got [1, 2]"}
     episode = make.episode(**about, code=f"{PROMPT}    return wrong(values)\n", reflection=words)
-    memory = Recollection(episodes=(episode,), attempt=2)
+    memory = Recollection(own=(episode,), attempt=2)
     template = "solve" if style == "chat" else "continue_solve"
     text = STYLES[style][name].render(template, prompt=PROMPT, task_id="t/1", memory=memory)
     assert text.count("def turned(values)") >= 1

@@ -87,7 +87,7 @@ class _Work:
         # A quarter is reserved for turns, since all prompts of the transcript contain the same recalled items.
         for_head = None if self.limit is None else self.limit - self.limit // 4
         name = "react" if actor.style == "chat" else "continue_react"
-        about = {"prompt": task.prompt, "task_id": task.base_id, "max_steps": actor.max_steps}
+        about = {"prompt": task.prompt, "max_steps": actor.max_steps}
         fitted = actor.prompts.fit(name, for_head, recollection, form=known_examples()[0], **about)
         self.head, self.left_out = fitted
         self.turns: list[Turn] = []

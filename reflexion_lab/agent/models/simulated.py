@@ -125,7 +125,7 @@ class SimulatedModel:
         self.slots = slots
         self.context = context
         self._tasks = {task.prompt.strip(): task for task in tasks}
-        self._first = {task.task_id: _chance(f"{seed}:{task.task_id}", first, spread) for task in tasks}
+        self._first = {task.loop_id: _chance(f"{seed}:{task.loop_id}", first, spread) for task in tasks}
         self._price = Price(per_million=tuple(price_per_million), words="as the config says")
         skill = [first, spread, repair, damage, *([partial] if partial else [])]  # fingerprints of before stay
         self.fingerprint = f"simulated:{skill_digest([skill, seed], tasks)[:16]}"
@@ -184,7 +184,7 @@ class SimulatedModel:
             and not prompt[: block.start()].rstrip().endswith(QUOTES)
         ]
         if not drafts:
-            return self._first[task.task_id]
+            return self._first[task.loop_id]
         name = WRONG.search(drafts[-1][2])
         if not name:
             return 1 - self.damage
@@ -198,8 +198,8 @@ class SimulatedModel:
 def skill_digest(before: Sequence[object], tasks: Sequence[Task], after: Sequence[object] = ()) -> str:
     """SHA-256 of the JSON list of `before`, the sorted ids and canonical programs of `tasks`, and `after`."""
     sha256 = hashlib.sha256(msgspec.json.encode(before)[:-1] + b",[")
-    for number, task in enumerate(sorted(tasks, key=lambda task: task.task_id)):
-        sha256.update(b"," * bool(number) + msgspec.json.encode([task.task_id, task.canonical_program]))
+    for number, task in enumerate(sorted(tasks, key=lambda task: task.loop_id)):
+        sha256.update(b"," * bool(number) + msgspec.json.encode([task.loop_id, task.canonical_program]))
     sha256.update(b"]" + b"".join(b"," + msgspec.json.encode(part) for part in after) + b"]")
     return sha256.hexdigest()
 

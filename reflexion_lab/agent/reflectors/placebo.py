@@ -77,7 +77,7 @@ class LengthMatched:
 
     def reflect(self, task: Task, attempt: Attempt, episodes: Sequence[Episode]) -> Reflection | None:
         """Raises what `first` raises."""
-        rng = random.Random(f"{self.seed}:{task.task_id}:{attempt.number}")
+        rng = random.Random(f"{self.seed}:{task.loop_id}:{attempt.number}")
         reflection = self.first.reflect(task, attempt, episodes)
         return reflection and _reworded("length_matched", reflection, lambda text: filler_of(text, rng))
 
@@ -107,7 +107,7 @@ class Unaware:
         own = [replace(episode, reflection=self._first_of(episode)) for episode in episodes]
         reflection = self._first.reflect(task, attempt, own)
         if reflection:
-            self._own[reflection.reflection_id, task.base_id, attempt.number] = reflection
+            self._own[reflection.reflection_id, task.task_id, attempt.number] = reflection
         return reflection
 
     def _first_of(self, episode: Episode) -> Reflection | None:

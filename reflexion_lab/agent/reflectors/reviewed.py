@@ -14,7 +14,7 @@ from reflexion_lab.agent.reflectors.llm import ReflectionError
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.limits import validated
 from reflexion_lab.protocols import Reflector
-from reflexion_lab.records import Attempt, Check, Episode, Reflection, Task, base_id
+from reflexion_lab.records import Attempt, Check, Episode, Reflection, Task
 from reflexion_lab.text.replies.tokens import STOP_WORDS, tokens
 
 ReviewPolicy = Literal["flag", "retry", "reject"]
@@ -132,7 +132,7 @@ def flags(reflection: Reflection, attempt: Attempt, earlier: Sequence[Episode]) 
     own = _names(attempt.trajectory.solution, failures)
     written = _canonical(text)
     cites = any(_cites(written, check) for check in failures)
-    priors = [e.reflection for e in earlier if e.reflection and e.task_id == base_id(attempt.task_id)]
+    priors = [episode.reflection for episode in earlier if episode.reflection]
     no_better = attempt.number > 1 and not attempt.evaluation.passed and not attempt.delta.is_improvement
     is_flagged = {
         "short": len(text) < SHORT,

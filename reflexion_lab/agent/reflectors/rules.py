@@ -31,7 +31,7 @@ class Rules:
         self.enough = enough
 
     def reflect(self, task: Task, attempt: Attempt, episodes: Sequence[Episode]) -> Reflection:
-        own = [e.reflection for e in episodes if e.task_id == task.base_id and e.reflection is not None]
+        own = [episode.reflection for episode in episodes if episode.reflection]
         # A rejected reflection, which the actor never read, has no fix.
         fixes = [reflection.what_to_change for reflection in own if reflection.what_to_change]
         if attempt.evaluation.passed:

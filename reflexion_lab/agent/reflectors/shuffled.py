@@ -43,7 +43,7 @@ class ShuffledWords:
 
     def reflect(self, task: Task, attempt: Attempt, episodes: Sequence[Episode]) -> Reflection:
         """Raises ConfigError if the pool has no reflection on another task."""
-        others = [prior for prior in self._pool if base_id(prior.task_id) != task.base_id]
+        others = [prior for prior in self._pool if base_id(prior.task_id) != task.task_id]
         benchmark = task.task_id.partition("/")[0]
         foreign = [prior for prior in others if prior.task_id.partition("/")[0] == benchmark] or others
         if not foreign:
@@ -54,10 +54,10 @@ class ShuffledWords:
                 "at least one",
                 f"{EXPECTED}, with more tasks",
             )
-        unused = [prior for prior in foreign if (task.task_id, prior.texts) not in self._drawn] or foreign
+        unused = [prior for prior in foreign if (task.loop_id, prior.texts) not in self._drawn] or foreign
         same_number = [prior for prior in unused if prior.number == attempt.number]
-        drawn = random.Random(f"{self.seed}:{task.task_id}:{attempt.number}").choice(same_number or unused)
-        self._drawn.add((task.task_id, drawn.texts))
+        drawn = random.Random(f"{self.seed}:{task.loop_id}:{attempt.number}").choice(same_number or unused)
+        self._drawn.add((task.loop_id, drawn.texts))
         return replace(
             drawn.reflection,
             reflection_id=f"{attempt.task_id}#{attempt.number}",

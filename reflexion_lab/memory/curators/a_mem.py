@@ -146,7 +146,7 @@ class AMem:
             read = decided(replies[-1].text, len(near))
             unreadable += read is None
             decision = read or decision
-        source = (each.task.task_id,)
+        source = (each.task.loop_id,)
         operations = list(_edits(near, decision, source))
         operations.append(
             Operation(

@@ -136,7 +136,7 @@ class ACE:
         )
         stated = parse_operations(curation.text)
         additions = [fields for fields in stated or () if _kind(fields) == "ADD"]
-        new = self._distinct(additions, items, loop.task.task_id)
+        new = self._distinct(additions, items, loop.task.loop_id)
         return Curation(
             operations=(*votes, *new),
             usage=reflection.usage + curation.usage,

@@ -77,7 +77,7 @@ class AgentWorkflowMemory:
             return Curation(usage=reply.usage, unreadable=1, replies=(reply.text,))
         kept = {item.text: item.sources for item in old}
         every = tuple(dict.fromkeys(name for item in old for name in item.sources))
-        sources = (*every, *(each.task.task_id for each in batch.finished))
+        sources = (*every, *(each.task.loop_id for each in batch.finished))
         ids = tuple(item.item_id for item in old)
         operations = [Operation(kind="remove", item_ids=ids, reason="rewritten")] if old else []
         for text in texts:

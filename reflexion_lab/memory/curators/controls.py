@@ -60,7 +60,7 @@ class RawTrajectories:
     def curate(self, items: Sequence[Item], batch: Batch) -> Curation:
         (each,) = batch.finished
         text = described(each, self.max_chars)
-        case = Operation(kind="add", text=text, key=each.task.prompt, outcome=each.passed, sources=(each.task.task_id,))
+        case = Operation(kind="add", text=text, key=each.task.prompt, outcome=each.passed, sources=(each.task.loop_id,))
         return Curation(operations=(case,))
 
 
@@ -113,7 +113,7 @@ class Shuffled(_Control):
         selection = self._first(items, task)
         chosen, sections = ({getattr(item, name) for item in selection.items} for name in ("item_id", "section"))
         others = [item for item in items if item.item_id not in chosen and item.section in sections]
-        drawn = random.Random(f"{self.seed}:{task.task_id}").sample(others, min(len(chosen), len(others)))
+        drawn = random.Random(f"{self.seed}:{task.loop_id}").sample(others, min(len(chosen), len(others)))
         return replace(selection, items=tuple(drawn))
 
 
@@ -146,7 +146,7 @@ class Gold:
 
     @validated
     def __init__(self, tasks: Sequence[Task], retriever: Retriever, k: Positive = 3) -> None:
-        self.tasks = {base_id(task.task_id): task for task in tasks}
+        self.tasks = {task.task_id: task for task in tasks}
         self.index = Index(retriever)
         self.k = k
 
@@ -159,7 +159,7 @@ class Gold:
         return [Batch(finished=(each,)) for each in finished]
 
     def curate(self, items: Sequence[Item], batch: Batch) -> Curation:
-        source = batch.finished[0].task.task_id
+        source = batch.finished[0].task.loop_id
         task = self.tasks[base_id(source)]
         text = f"Task:\n{task.prompt.strip()}\n\nSolution:\n{task.canonical_program.strip()}"
         return Curation(operations=(Operation(kind="add", text=text, key=task.prompt, sources=(source,)),))

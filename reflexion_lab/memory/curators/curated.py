@@ -87,7 +87,7 @@ class CuratedMemory:
             yield self._call(number, call, batch)
 
     def _call(self, number: int, call: int, batch: Batch) -> Update:
-        tasks = tuple(each.task.task_id for each in batch.finished)
+        tasks = tuple(each.task.loop_id for each in batch.finished)
         if not tasks:
             raise ConfigError("curator", "a batch without a loop", "one or more loops in every batch of `due`")
         try:

@@ -95,7 +95,7 @@ class DynamicCheatsheet:
         written = read_page(reply)
         if estimated(written) > self.longest:
             return Selection(items=page, usage=reply.usage)
-        digest = hashlib.sha256(f"{task.task_id} {written}".encode()).hexdigest()[:8]
+        digest = hashlib.sha256(f"{task.loop_id} {written}".encode()).hexdigest()[:8]
         new = (Item(item_id=f"{PAGE}-{digest}", text=written),)
         return Selection(items=new if written else page, usage=reply.usage)
 
@@ -116,7 +116,7 @@ class DynamicCheatsheet:
 
     def _store(self, page: Sequence[Item], loop: Finished) -> Curation:
         """Keep the page that was written before a task, and the task with its answer."""
-        first, source = loop.attempts[0], (loop.task.task_id,)
+        first, source = loop.attempts[0], (loop.task.loop_id,)
         written = _text(first.written_items)
         text = described(loop, self.call.max_chars, has_verdict=False)
         pair = Operation(kind="add", text=text, key=loop.task.prompt, section=PAIRS, sources=source)
@@ -138,5 +138,5 @@ def _text(items: Sequence[Item]) -> str:
 
 def _as_page(page: Sequence[Item], text: str, task: Task) -> tuple[Operation, ...]:
     """The operation that makes `text` the page; its score of 1 keeps it when limits remove pairs."""
-    new = Operation(kind="add", item_ids=(PAGE,), text=text, votes={SCORE: 1}, sources=(task.task_id,))
+    new = Operation(kind="add", item_ids=(PAGE,), text=text, votes={SCORE: 1}, sources=(task.loop_id,))
     return () if not text else (replace(new, kind="edit", votes={}),) if page else (new,)

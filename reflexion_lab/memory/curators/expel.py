@@ -114,7 +114,7 @@ class ExpeL:
             is_full=self.variant == "released" and len(rules) >= self.max_rules,
         )
         changes = parse(reply)
-        sources = tuple(loop.task.task_id for loop in batch.finished)
+        sources = tuple(loop.task.loop_id for loop in batch.finished)
         operations = self.operations(rules, changes, sources)
         if self.examples and batch.kind == "successes":
             operations += [self._example(loop) for loop in batch.finished]
@@ -146,7 +146,7 @@ class ExpeL:
 
     def _example(self, loop: Finished) -> Operation:
         text = described(loop, self.call.max_chars)
-        source = (loop.task.task_id,)
+        source = (loop.task.loop_id,)
         return Operation(kind="add", text=text, key=loop.task.prompt, section=EXAMPLES, outcome=True, sources=source)
 
 

@@ -109,7 +109,7 @@ class ItemMemory:
 
     def of_other_tasks(self, task: Task) -> tuple[Item, ...]:
         """The items without those that come from the task, too."""
-        own = self._by_source.get(base_id(task.task_id), set())
+        own = self._by_source.get(task.task_id, set())
         return View(self.items, own) if own else self.items
 
     @property

@@ -62,7 +62,7 @@ class Memento:
             key=each.task.prompt,
             section=SECTIONS[bool(each.passed)],
             outcome=each.passed,
-            sources=(each.task.task_id,),
+            sources=(each.task.loop_id,),
         )
         return Curation(operations=(case,))
 

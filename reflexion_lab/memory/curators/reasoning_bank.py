@@ -94,7 +94,7 @@ class ReasoningBank:
         reply = self.calls("reasoning_bank", batch.finished, grammar(most), kind=kind, most=most)
         texts = blocks(reply.text) if self.variant == "released" else strategies(reply.text)[:most]
         item = Operation(
-            kind="add", key=each.task.prompt, section=SECTION, outcome=each.passed, sources=(each.task.task_id,)
+            kind="add", key=each.task.prompt, section=SECTION, outcome=each.passed, sources=(each.task.loop_id,)
         )
         return Curation(
             operations=tuple(replace(item, text=text) for text in texts),

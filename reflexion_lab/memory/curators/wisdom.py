@@ -84,7 +84,7 @@ def _uses(loop: Finished, known: dict[str, Item]) -> Iterator[Operation]:
 
 def _causes(loop: Finished, known: dict[str, Item]) -> Iterator[Operation]:
     """The causes of the loop's failures: new ones, and further failures of known ones."""
-    source = (loop.task.task_id,)
+    source = (loop.task.loop_id,)
     by_cause: dict[str, list[Reflection]] = {}
     for reflection in filter(None, map(_failure, loop.attempts)):
         if cause := normalised(reflection.root_cause):
@@ -113,5 +113,5 @@ def _entry(item_id: str, reflection: Reflection, votes: dict[str, int], task: Ta
         key=f"{cause}\n{task.prompt}",
         section="Causes of failure that have come back",
         votes=votes,
-        sources=(task.task_id,),
+        sources=(task.loop_id,),
     )

@@ -14,7 +14,7 @@ from reflexion_lab.limits import Positive, Share, validated
 from reflexion_lab.memory.retrieval.texts import signature
 from reflexion_lab.memory.retrieval.trace import note
 from reflexion_lab.protocols import Retriever
-from reflexion_lab.records import UNKNOWN, Attempt, Evaluation, Mistake, Task, base_id
+from reflexion_lab.records import UNKNOWN, Attempt, Evaluation, Mistake, Task
 
 CHECK_CHARS = 200
 """Maximum characters of a quoted check."""
@@ -100,8 +100,8 @@ def mistakes_of(
         kind = "\n".join([signature(evaluation) or evaluation.outcome, *_failing_check(evaluation)])
         before = next((before for before, later in pairwise(attempts[place:]) if later.evaluation.passed), None)
         mistake = Mistake(
-            mistake_id=f"mistake-{session_id or task.task_id}-{_digest(prompt_hash, kind)}",
-            task_id=base_id(task.task_id),
+            mistake_id=f"mistake-{session_id or task.loop_id}-{_digest(prompt_hash, kind)}",
+            task_id=task.task_id,
             prompt=task.prompt,
             prompt_hash=prompt_hash,
             mistake=_description(attempt),

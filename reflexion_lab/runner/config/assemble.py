@@ -249,7 +249,7 @@ def _assembled(cfg: Config, held: contextlib.ExitStack) -> Lab:
         part=benchmark.part,
         spent=lambda: models.spent,
         resumption=resumption(folder.manifest, manifest) if cfg.resume is not None else None,
-        first_replies=FirstReplies([task.task_id for task in tasks], cfg.silent_replies, config),
+        first_replies=FirstReplies([task.loop_id for task in tasks], cfg.silent_replies, config),
         continued=None if files is None else functools.partial(files.continued, folder.manifest.run_id),
         is_unscored_only=cfg.only is not None,
     )

@@ -299,18 +299,18 @@ def vacuous_tests(tasks: Sequence[Task], sandbox: CachedSandbox, keep: bool = Fa
         for side, tests in sides.items():
             whys = pool.map(lambda task, of_side: vacuous(task, of_side, sandbox), tasks, tests)
             named = {
-                task.task_id: f"{task.task_id} ({line(why, FLAW_CHARS)})"
+                task.loop_id: f"{task.loop_id} ({line(why, FLAW_CHARS)})"
                 for task, why in zip(tasks, whys, strict=True)
                 if why
             }
             empty |= dict.fromkeys(named, side)
             _refuse("task", f"with {side} tests that check nothing", [*named.values()], keep or side == "visible")
     single = {
-        task.task_id: flaw
+        task.loop_id: flaw
         for task in tasks
         for test in (*task.visible_tests, *task.hidden_tests)
         for flaw in flaws(test)
-        if task.task_id not in empty
+        if task.loop_id not in empty
     }
     names = [f"{task_id} ({line(flaw, FLAW_CHARS)})" for task_id, flaw in single.items()]
     _refuse("task", "with a test that checks nothing", names, keep=True)

@@ -230,7 +230,7 @@ def _of_memory(log: Log) -> Iterator[Disagreement]:
 
 def _of_tasks(log: Log, benchmark: Benchmark) -> Iterator[Disagreement]:
     """Every graded task is in the benchmark with as many hidden tests, and has its cluster."""
-    tasks = {task.task_id: task for task in benchmark}
+    tasks = {task.loop_id: task for task in benchmark}
     for task_id, result in log.results.items():
         hidden = len(tasks[task_id].hidden_tests) if task_id in tasks else "no such task"
         for grade in log.grades_by_task.get(task_id, {}).values():
@@ -332,7 +332,7 @@ def executed(log: Log, benchmark: Benchmark | None, n: int | None) -> Finding:
     with StoredPrograms(limits=msgspec.convert(limits or {}, Limits)) as programs:
         ids = sorted({attempt.task_id for attempt, _ in cases})
         chosen_tasks, _ = measured(tuple(benchmark.only(ids)) if ids else (), programs.sandbox, programs.workers)
-        tasks = {task.task_id: task for task in chosen_tasks}
+        tasks = {task.loop_id: task for task in chosen_tasks}
 
         def grade(sandbox: Sandbox, case: tuple[Attempt, Grade]) -> Grade:
             attempt, task = case[0], tasks[case[0].task_id]

@@ -38,7 +38,7 @@ class Benchmark:
     """A warning about the file: its columns that are not read; "" for none."""
 
     def __post_init__(self) -> None:
-        counts = Counter(task.task_id for task in self.tasks)
+        counts = Counter(task.loop_id for task in self.tasks)
         if repeated := [task_id for task_id, count in counts.items() if count > 1]:
             raise ConfigError(
                 f"{self.name}: {len(repeated)} task ids occur twice, as {repeated[0]!r}", hint="rename one"
@@ -50,7 +50,7 @@ class Benchmark:
 
     def __repr__(self) -> str:
         """Without the tasks' content: a notebook would save the hidden tests."""
-        first = ", ".join(task.task_id for task in self.tasks[:3]) + ", …" * (len(self) > 3)
+        first = ", ".join(task.loop_id for task in self.tasks[:3]) + ", …" * (len(self) > 3)
         return f"Benchmark {self.name}: {len(self)} tasks ({first}), digest {self.digest[:12]}"
 
     def __len__(self) -> int:
@@ -99,7 +99,7 @@ class Benchmark:
         if not 1 <= n <= len(self):
             raise ConfigError("benchmark.sample", n, f"1 to {len(self)} tasks of {self.name}")
         chosen = set(sorted(self._by_id, key=lambda task_id: draw(seed, "sample", task_id))[:n])
-        return replace(self, tasks=tuple(task for task in self.tasks if task.task_id in chosen))
+        return replace(self, tasks=tuple(task for task in self.tasks if task.loop_id in chosen))
 
     def only(self, ids: Collection[str]) -> Benchmark:
         """Select tasks by id (or one id), in benchmark order. Raises ConfigError: `ids` is empty or has unknown ids."""
@@ -108,12 +108,12 @@ class Benchmark:
             raise ConfigError("benchmark.ids", "no task", "at least one", "leave it null for all")
         if unknown := sorted(wanted - self._by_id.keys()):
             raise ConfigError("benchmark.ids: " + " ".join(map(self._unknown, unknown)))
-        return replace(self, tasks=tuple(task for task in self.tasks if task.task_id in wanted))
+        return replace(self, tasks=tuple(task for task in self.tasks if task.loop_id in wanted))
 
     @property
     def drawn(self) -> str:
         """SHA-256 of ids and clusters of these tasks, in their order, shortened to 16 hex digits."""
-        rows = [(task.task_id, task.cluster_id, task.task_id in self.held_out) for task in self]
+        rows = [(task.loop_id, task.cluster_id, task.task_id in self.held_out) for task in self]
         return hashlib.sha256(msgspec.json.encode(rows)).hexdigest()[:16]
 
     def is_of(self, run: Manifest) -> bool:
@@ -122,7 +122,7 @@ class Benchmark:
 
     @cached_property
     def _by_id(self) -> dict[str, Task]:
-        return {task.task_id: task for task in self.tasks}
+        return {task.loop_id: task for task in self.tasks}
 
     def _unknown(self, task_id: str) -> str:
         close = difflib.get_close_matches(task_id, self._by_id, n=1)
@@ -140,7 +140,7 @@ def _digest(tasks: Sequence[Task]) -> str:
     sha256 = hashlib.sha256(b"[")
     for number, task in enumerate(tasks):
         row = msgspec.to_builtins(task)
-        del row["cluster"]  # metadata: it changes no result of a task
+        del row["cluster"], row["repetition"]  # they change no result of a task
         for name in ("initial_code", "base_tests"):  # most have none
             if not row[name]:
                 del row[name]

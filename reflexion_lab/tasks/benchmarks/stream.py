@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,7 +11,7 @@ import msgspec
 
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.limits import Count, Positive, Share, validated
-from reflexion_lab.records import PASS, Record, Task
+from reflexion_lab.records import Record, Task, identity
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark, draw
 from reflexion_lab.tasks.benchmarks.similar import SIMILAR, nearest
 
@@ -73,7 +72,7 @@ def stream(
 
     Raises ConfigError: as `Split.ids`, or an id ends like one of a later pass. `order`: seed of a shuffle, which keeps
     the order within a cluster: later tasks may build on earlier ones. None keeps the order of the benchmark. `passes`:
-    in pass P > 1 a task has the id `ID@passP`, and the cluster of the first pass.
+    in pass P > 1 the records of a task have the id `ID@passP`.
     """
     tasks = list(benchmark)
     if order is not None:
@@ -82,12 +81,12 @@ def stream(
     held_out = parts[split.part] if split else frozenset()
     left_out = frozenset[str]().union(*parts.values()) - held_out
     tasks = [task for task in tasks if task.task_id not in left_out]
-    if passes > 1 and (like_pass := [task.task_id for task in tasks if re.search(PASS, task.task_id)]):
+    if passes > 1 and (like_pass := [task.task_id for task in tasks if identity(task.task_id)[1] > 1]):
         raise ConfigError(
             "benchmark.passes", f"{passes} with a task {like_pass[0]!r}", "ids that do not end in @passNUMBER"
         )
     train = [task for task in tasks if task.task_id not in held_out]
-    repeated = [_again(task, number) for number in range(1, passes + 1) for task in train]
+    repeated = [msgspec.structs.replace(task, repetition=n) for n in range(1, passes + 1) for task in train]
     tasks = [*repeated, *(task for task in tasks if task.task_id in held_out)]
     return replace(benchmark, tasks=tuple(tasks), held_out=held_out, part=split.part if split else "test")
 
@@ -101,16 +100,9 @@ def _shuffled(tasks: Sequence[Task], seed: int) -> list[Task]:
     return [waiting[cluster].popleft() for cluster in clusters]
 
 
-def _again(task: Task, number: int) -> Task:
-    """`task` in pass `number`."""
-    if number == 1:
-        return task
-    return msgspec.structs.replace(task, task_id=f"{task.task_id}@pass{number}", cluster=task.cluster_id)
-
-
 def overlap(benchmark: Benchmark) -> str:
     """Sizes of a split, and near-duplicates between its sides, in one line."""
-    first = [task for task in benchmark if not re.search(PASS, task.task_id)]
+    first = [task for task in benchmark if task.repetition == 1]
     train, test = (
         [task for task in first if (task.task_id in benchmark.held_out) == is_held_out] for is_held_out in (False, True)
     )

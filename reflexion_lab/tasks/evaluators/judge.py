@@ -29,15 +29,15 @@ class HiddenTests:
         Raises AskedTwice: the run is open and this task already has a grade.
         """
         with self._lock:
-            if not self.sealed and task.task_id in self._graded:
-                raise AskedTwice(f"{task.task_id}: a second grade was asked for before the run was sealed")
-            self._graded.add(task.task_id)
+            if not self.sealed and task.loop_id in self._graded:
+                raise AskedTwice(f"{task.loop_id}: a second grade was asked for before the run was sealed")
+            self._graded.add(task.loop_id)
             sealed = self.sealed
         evaluation = run_tests(self.sandbox, task, solution, task.hidden_tests)
         base = [check.outcome == "pass" for check in evaluation.checks[: task.base_tests]]
         has_base = task.base_tests and evaluation.outcome not in UNKNOWN
         return Grade(
-            task_id=task.task_id,
+            task_id=task.loop_id,
             number=number,
             passed=evaluation.passed,
             outcome=evaluation.outcome,

@@ -51,7 +51,7 @@ class SelfTests:
         completion = self.model.complete(messages, sampling=self.sampling)
         tests, dropped = self._sift(task, self._text(task, completion), completion.finish_reason == "length")
         return WrittenTests(
-            task_id=task.task_id,
+            task_id=task.loop_id,
             tests=tuple(tests),
             dropped=dropped,
             messages=messages,

@@ -195,5 +195,5 @@ def measured(tasks: Iterable[Task], executor: Sandbox, workers: int) -> tuple[tu
             timed.append(replace(task, cpu_seconds=execution.cpu_seconds) if execution else task)
             for check in [check for check in execution.checks if check.outcome != "pass"][:1] if execution else ():
                 why = f"{line(check.name, TEST_CHARS)}: {describe(check, '')}"
-                failing.append(f"{task.task_id} ({line(why, REASON_CHARS)})")
+                failing.append(f"{task.loop_id} ({line(why, REASON_CHARS)})")
     return tuple(timed), failing

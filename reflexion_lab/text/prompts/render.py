@@ -1,6 +1,6 @@
 """Prompts: the Jinja templates in this folder, rendered to fit a model's context, and the calls that send them.
 
-The first line of a template declares its variables: `{# Uses: prompt, task_id #}`.
+The first line of a template declares its variables: `{# Uses: prompt, memory #}`.
 """
 
 from __future__ import annotations
@@ -234,22 +234,23 @@ class Prompts:
         whole = render(memory=memory)
         if max_tokens is None or estimated(whole) <= max_tokens:
             return Fitted(whole, ())
-        packed = replace(memory, episodes=(), items=(), wisdom=(), mistakes=(), insights=(), session="")
+        packed = replace(memory, others=(), own=(), items=(), wisdom=(), mistakes=(), insights=(), session="")
         chosen = self.examples[:0]
 
         def has_room(memory: Recollection) -> bool:
             return estimated(render(memory=memory, examples=chosen)) <= max_tokens
 
-        is_own = memory.episodes and memory.episodes[-1].task_id == variables.get("task_id")
         # If the bare task does not fit, no episode will.
-        if is_own and has_room(packed):
-            last = memory.episodes[-1]
-            newest = shortened(last, lambda episode: has_room(replace(packed, episodes=(episode,))))
+        if memory.own and has_room(packed):
+            last = memory.own[-1]
+            newest = shortened(last, lambda episode: has_room(replace(packed, own=(episode,))))
             if newest is None or _change(newest) != _change(last):
                 packed = replace(packed, hint=_hint(last, lambda text: has_room(replace(packed, hint=text))))
             newest = None if packed.hint else newest or last
-            memory = replace(memory, episodes=(*memory.episodes[:-1], *filter(None, [newest])))
-        parts: list[tuple[str, Any]] = [("episodes", episode) for episode in reversed(memory.episodes)]
+            memory = replace(memory, own=(*memory.own[:-1], *filter(None, [newest])))
+        parts: list[tuple[str, Any]] = [
+            (kind, each) for kind in ("own", "others") for each in reversed(getattr(memory, kind))
+        ]
         parts += [(kind, item) for kind in ("items", "wisdom", "mistakes") for item in getattr(memory, kind)]
         parts += [("insights", insight) for insight in reversed(memory.insights)]
         parts += [("session", memory.session), *(("examples", example) for example in self.examples)]
@@ -260,7 +261,7 @@ class Prompts:
             elif kind == "session":
                 more = replace(packed, session=item)
             else:
-                items, is_newest_last = getattr(packed, kind), kind in ("episodes", "insights")
+                items, is_newest_last = getattr(packed, kind), kind in ("own", "others", "insights")
                 more = replace(packed, **{kind: (item, *items) if is_newest_last else (*items, item)})
             if estimated(render(memory=more, examples=examples)) <= max_tokens:
                 packed, chosen = more, examples
@@ -410,7 +411,7 @@ class PromptedModel:
         in proportion to the model's token count, or half if it gives none. Exceptions of the model pass through.
         """
         name = name if self.style == "chat" else f"continue_{name}"
-        about = {"prompt": task.prompt, "task_id": task.base_id, **variables}
+        about = {"prompt": task.prompt, **variables}
         limit = max_prompt_tokens(self.model, self.sampling)
         fitted = self.prompts.fit(name, limit if limit is None else int(limit / memory.token_ratio), memory, **about)
         messages, completion = self._put(fitted.text)

@@ -67,7 +67,7 @@ def test_comments_are_indented_as_the_function_is(task):
 
 @pytest.mark.parametrize("style", ["chat", "continuation"])
 def test_memory_is_read_or_named_as_left_out(task, style):
-    memory = Recollection(episodes=(EPISODE,), insights=("check zero",), stuck="The last 2 attempts were alike.")
+    memory = Recollection(own=(EPISODE,), insights=("check zero",), stuck="The last 2 attempts were alike.")
     model, thinker = actor(CODE, style)
     trajectory = thinker.act(task, memory)
     text = model.received[0][0].content

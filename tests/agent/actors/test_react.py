@@ -179,7 +179,7 @@ def test_no_hidden_test_is_ever_shown_or_run(task, sandbox, style):
 
 @STYLES
 def test_memory_stands_in_every_prompt(task, sandbox, style):
-    memory = Recollection(episodes=(episode("e1"),), insights=("check zero",), stuck="The last two were alike.")
+    memory = Recollection(own=(episode("e1"),), insights=("check zero",), stuck="The last two were alike.")
     model = Script(says("run_tests", BAD), says("run_code", "print(1)"), says("finish"))
     trajectory = react(model, sandbox, style).act(task, memory)
     assert trajectory.left_out == ()
@@ -190,7 +190,7 @@ def test_memory_stands_in_every_prompt(task, sandbox, style):
 @STYLES
 @pytest.mark.parametrize("context", [900, 1100, 1500, 2048])
 def test_prompts_fit_the_context_and_keep_the_newest_turn(task, sandbox, style, context):
-    memory = Recollection(episodes=tuple(episode(f"e{n}", f"idea number {n} " * 9) for n in range(4)))
+    memory = Recollection(own=tuple(episode(f"e{n}", f"idea number {n} " * 9) for n in range(4)))
     long = "\n".join(f"    x = x + {n} - {n}" for n in range(20))
     replies = [
         says("run_tests", f"def double(x):\n{long}\n    return x - {n} - 1", f"Try {n}. " * 12) for n in range(8)

@@ -34,7 +34,7 @@ def add_task(number):
 TASKS = [add_task(number) for number in range(600)]
 
 
-ABOUT = {"prompt": TASKS[3].prompt, "task_id": "", "memory": Recollection()}
+ABOUT = {"prompt": TASKS[3].prompt, "memory": Recollection()}
 FOURTH = [Message(role="user", content=Prompts().render("solve", **ABOUT))]
 
 
@@ -50,7 +50,7 @@ def after(attempt):
 
     def of(task, program):
         failed = attempt(task.task_id, 1, 0.0, program)
-        return Recollection(episodes=(episode_of(task, failed, "session", "actor"),), attempt=2)
+        return Recollection(own=(episode_of(task, failed, "session", "actor"),), attempt=2)
 
     return of
 
@@ -86,7 +86,7 @@ def test_a_quoted_whole_program_is_no_draft(attempt, variant):
         words = Quoted([task]).reflect(task.public, failed, [])
         episode = episode_of(task, replace(failed, reflection=words), "session", "actor")
         actor = SingleShot(model, SAMPLING, Prompts(variant))
-        program = actor.act(task.public, Recollection(episodes=(episode,), attempt=2)).solution
+        program = actor.act(task.public, Recollection(own=(episode,), attempt=2)).solution
         assert ("wrong draft" not in program) == (repair == 1)
 
 

@@ -49,7 +49,7 @@ def folder(run):
 def test_each_line_of_the_solution_arrives_in_every_style(name, variant):
     reflection = Quoted([TASK]).reflect(TASK.public, make.attempt(), [])
     episode = make.episode(task_id="t/1", task_description=TASK.prompt, code="", reflection=reflection)
-    memory = Recollection(episodes=(episode,), attempt=2)
+    memory = Recollection(own=(episode,), attempt=2)
     text = Prompts(variant).render(name, prompt=TASK.prompt, task_id="t/1", memory=memory)
     lines = [line.removeprefix("#").strip() for line in text.splitlines()]
     at = lines.index("total = 0")

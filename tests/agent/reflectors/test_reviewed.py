@@ -66,7 +66,7 @@ def test_a_rejected_reflection_reaches_no_actor() -> None:
         agent_id="a", task_id="t/1", attempt_number=1, code="", test_results="", reflection=reflection, passed=False
     )
     for template in ("solve", "continue_solve"):
-        prompt = Prompts().render(template, prompt=TASK.prompt, task_id="t/1", memory=Recollection(episodes=(episode,)))
+        prompt = Prompts().render(template, prompt=TASK.prompt, memory=Recollection(own=(episode,)))
         assert "careful" not in prompt
         assert "poor reply" not in prompt
 

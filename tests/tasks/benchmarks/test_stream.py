@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.memory.archive import Archive, Rounds
 from reflexion_lab.memory.retrieval.jaccard import Jaccard
-from reflexion_lab.records import Episode, Task, base_id
+from reflexion_lab.records import Episode, Task, identity
 from reflexion_lab.storage.in_memory import InMemory
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
 from reflexion_lab.tasks.benchmarks.similar import repeated
@@ -31,7 +31,7 @@ def benchmark(n=12, per_cluster=2):
 
 
 def ids(tasks):
-    return [task.task_id for task in tasks]
+    return [task.loop_id for task in tasks]
 
 
 def test_null_keeps_the_order_and_a_number_shuffles_by_that_number_alone():
@@ -57,8 +57,9 @@ def test_later_passes_repeat_the_train_tasks_under_ids_and_clusters_that_lead_ba
     test = [task_id for task_id in ids(benchmark(4)) if task_id in whole.held_out]
     train = [task_id for task_id in ids(benchmark(4)) if task_id not in whole.held_out]
     assert ids(whole) == [*train, *(f"{i}@pass2" for i in train), *(f"{i}@pass3" for i in train), *test]
-    assert all(task.cluster_id == benchmark(4)[base_id(task.task_id)].cluster_id for task in whole)
-    assert base_id("own/1@2@pass3") == base_id("own/1@2") == "own/1@2"
+    assert all(task.cluster_id == benchmark(4)[task.task_id].cluster_id for task in whole)
+    assert identity("own/1@2@pass3") == ("own/1@2", 3)
+    assert all(identity(task.loop_id) == (task.task_id, task.repetition) for task in whole)
 
 
 @given(n=st.integers(4, 30), per_cluster=st.integers(1, 2), folds=st.integers(2, 4), seed=st.integers(0, 99))

@@ -28,10 +28,8 @@ def memories(draw):
 
     others, own, lessons = (draw(st.integers(0, 3)) for _ in range(3))
     return Recollection(
-        episodes=(
-            *(episode(f"other{n}", "other") for n in range(others)),
-            *(episode(f"own{n}", "t") for n in range(own)),
-        ),
+        others=tuple(episode(f"other{n}", "other") for n in range(others)),
+        own=tuple(episode(f"own{n}", "t") for n in range(own)),
         wisdom=tuple(
             Wisdom(wisdom_id=f"wise{n}", pattern=f"[wise{n}]" + draw(TEXT), frequency=2, impact=0.1, domain="code")
             for n in range(lessons)
@@ -60,14 +58,14 @@ def memories(draw):
     examples=st.integers(0, 3),
 )
 def test_a_prompt_fits_its_room_unless_the_task_does_not(memory, prompt, context, reply, name, variant, examples):
-    prompts, space, about = Prompts(variant, examples), max(context - reply, 0), {"prompt": prompt, "task_id": "t"}
+    prompts, space, about = Prompts(variant, examples), max(context - reply, 0), {"prompt": prompt}
     fitted = prompts.fit(name, space, memory, **about)
     bare = Recollection(stuck=memory.stuck)
     least = Prompts(variant).render(name, memory=bare, **about)
     assert estimated(fitted.text) <= max(space, estimated(least))
     ids = [episode.episode_id for episode in memory.episodes]
     ids += [entry.wisdom_id for entry in memory.wisdom] + [entry.mistake_id for entry in memory.mistakes]
-    hinted = {memory.episodes[-1].episode_id} if "Attempt 1 failed. " in fitted.text else set()
+    hinted = {episode.episode_id for episode in memory.own[-1:]} if "Attempt 1 failed. " in fitted.text else set()
     marks = {item: f"[{item}]" for item in ids} | {insight: insight.split()[0] for insight in memory.insights}
     assert {item for item, mark in marks.items() if mark not in fitted.text} - hinted == set(fitted.left_out)
     assert prompts.fit(name, None, memory, **about) == (prompts.render(name, memory=memory, **about), ())
@@ -78,14 +76,15 @@ def episode(name, size, task_id="t"):
 
 
 MEMORY = Recollection(
-    episodes=(episode("far", 60, "o"), episode("near", 60, "o"), episode("old", 60), episode("new", 60)),
+    others=(episode("far", 60, "o"), episode("near", 60, "o")),
+    own=(episode("old", 60), episode("new", 60)),
     wisdom=(Wisdom(wisdom_id="wise", pattern="1" * 60, frequency=2, impact=0.1, domain="code"),),
     mistakes=(Mistake(mistake_id="bad", task_id="o", prompt="q", prompt_hash="", mistake="1" * 60, severity=1.0),),
     insights=("older insight" + "1" * 60, "newer insight" + "1" * 60),
     session="the session" + "1" * 60,
 )
 ORDER = ["new", "old", "near", "far", "wise", "bad", "newer insight", "older insight", "the session", "last_vowel"]
-ABOUT = {"prompt": "def f(): ...", "task_id": "t"}
+ABOUT = {"prompt": "def f(): ..."}
 
 
 def kept(fitted):
@@ -105,7 +104,7 @@ def test_the_most_needed_comes_first():
 
 
 def test_what_does_not_fit_is_skipped_and_the_next_one_tried():
-    memory = replace(MEMORY, episodes=(episode("small", 20), episode("large", 800), episode("new", 20)))
+    memory = replace(MEMORY, others=(), own=(episode("small", 20), episode("large", 800), episode("new", 20)))
     fitted = Prompts().fit("solve", 250, memory, **ABOUT)
     assert "large" in fitted.left_out and not {"small", "new"} & set(fitted.left_out)
 
@@ -114,7 +113,7 @@ def test_what_does_not_fit_is_skipped_and_the_next_one_tried():
 def test_the_newest_own_episode_is_shortened_and_not_skipped(name):
     words = make.reflection(root_cause="the cause", what_went_wrong="the symptom", what_to_change="the change")
     code = "def f():\n" + "".join(f"    x = {n}\n" for n in range(200)) + "    return x"
-    memory = Recollection(episodes=(replace(episode("new", 300), code=code, reflection=words),))
+    memory = Recollection(own=(replace(episode("new", 300), code=code, reflection=words),))
     prompts, whole = Prompts(), Prompts().render(name, memory=memory, **ABOUT)
     bare = estimated(prompts.render(name, memory=Recollection(), **ABOUT))
     for space in range(bare + 100, estimated(whole), 11):  # an excerpt grows by whole lines, of several tokens each
@@ -136,10 +135,10 @@ def test_without_room_for_its_frame_one_line_says_what_to_change(variant, name, 
     line = f"Attempt 1 failed. {words}"
     least = estimated(prompts.render(name, memory=Recollection(hint=line), **about))
     for space in (least, least + 3):
-        text, left_out = prompts.fit(name, space, Recollection(episodes=(newest,)), **about)
+        text, left_out = prompts.fit(name, space, Recollection(own=(newest,)), **about)
         assert line in text and not left_out and estimated(text) <= space
     passed = replace(newest, passed=True)
-    assert prompts.fit(name, least, Recollection(episodes=(passed,)), **about).left_out == ("new",)
+    assert prompts.fit(name, least, Recollection(own=(passed,)), **about).left_out == ("new",)
 
 
 def test_what_is_shown_keeps_its_order():

@@ -57,7 +57,7 @@ def tiny():
 def remembered(tasks, words=lambda task: task.canonical_program):
     """Many episodes, of which a context of 2,048 tokens has room for a few."""
     return Recollection(
-        episodes=tuple(
+        others=tuple(
             Episode(
                 episode_id=f"e{number}", agent_id="a", task_id="other", task_description=words(task),
                 attempt_number=number, code=words(task), test_results=words(task), passed=number % 2 == 0,

@@ -51,10 +51,10 @@ LESSONS = {
 }
 MEMORIES = {
     "nothing": Recollection(),
-    "one": Recollection(episodes=(episode(1),)),
-    "three": Recollection(episodes=(episode(1), episode(2, code=""), episode(3, reflection=None))),
-    "others": Recollection(episodes=(episode(7, "o"), episode(8, "o", passed=True))),
-    "all": Recollection(episodes=(episode(7, "o"), episode(1)), **LESSONS),
+    "one": Recollection(own=(episode(1),)),
+    "three": Recollection(own=(episode(1), episode(2, code=""), episode(3, reflection=None))),
+    "others": Recollection(others=(episode(7, "o"), episode(8, "o", passed=True))),
+    "all": Recollection(others=(episode(7, "o"),), own=(episode(1),), **LESSONS),
 }
 
 
@@ -62,7 +62,7 @@ def rendered(name, variant="default", examples=0, **variables):
     """The prompt of an actor, with something for all that a template may need."""
     about = dict.fromkeys(declared(name, variant) - {"examples"}, "    ")
     about |= {
-        "form": known_examples()[0], "max_steps": 3, "memory": Recollection(), "prompt": PROMPT, "task_id": "t",
+        "form": known_examples()[0], "max_steps": 3, "memory": Recollection(), "prompt": PROMPT,
         **variables,
     }  # fmt: skip
     return Prompts(variant, examples).render(name, **about)
@@ -151,13 +151,15 @@ def test_an_actor_reads_its_task_once_and_every_episode():
 @pytest.mark.parametrize("name", ACTORS)
 def test_empty_fields_of_a_reflection_leave_no_label_behind(name, variant):
     empty = make.reflection(1, root_cause="", what_went_wrong="", what_to_change="")
-    memories = [Recollection(episodes=(episode(1, reflection=words),)) for words in (empty, None)]
+    memories = [Recollection(own=(episode(1, reflection=words),)) for words in (empty, None)]
     assert len({rendered(name, variant, memory=memory) for memory in memories}) == 1
 
 
 def test_a_stuck_actor_is_asked_for_a_different_approach():
     for name, variant, memory in make.pairwise(ACTORS, VARIANTS, ["nothing", "one", "others"]):
-        text = rendered(name, variant, memory=Recollection(episodes=MEMORIES[memory].episodes, stuck=STUCK))
+        text = rendered(
+            name, variant, memory=Recollection(own=MEMORIES[memory].own, others=MEMORIES[memory].others, stuck=STUCK)
+        )
         assert text.count(STUCK) == 1, memory
         assert text.lower().count("different approach") == 1, memory
         assert "different approach" not in rendered(name, variant, memory=MEMORIES[memory]).lower()
@@ -197,7 +199,8 @@ BAD = {
     "task_description": HOSTILE,
 }  # fmt: skip
 HOSTILE_MEMORY = Recollection(
-    episodes=(episode(1, "o", **BAD), episode(2, "o", passed=True, **BAD), episode(3, **BAD)),
+    others=(episode(1, "o", **BAD), episode(2, "o", passed=True, **BAD)),
+    own=(episode(3, **BAD),),
     wisdom=(Wisdom(wisdom_id="w", pattern=HOSTILE, frequency=2, impact=0.1, domain="code", advice=HOSTILE),),
     mistakes=(
         Mistake(
@@ -294,7 +297,7 @@ def test_the_examples_are_what_they_say(sandbox):
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_an_own_episode_of_a_continuation_has_a_heading(variant):
     own = episode(2, code=PROMPT + "    return x\n", task_description=PROMPT)
-    text = rendered("continue_solve", variant, memory=Recollection(episodes=(episode(7, "o", passed=True), own)))
+    text = rendered("continue_solve", variant, memory=Recollection(others=(episode(7, "o", passed=True),), own=(own,)))
     heading = {"paper_style": "# My previous implementation", "terse": "# My attempt 2:"}
     assert f"\n{heading.get(variant, '# My attempt 2 at the function below failed:')}" in text
     assert ("# def double(x):\n#     return x\n" in text) == (variant != "default")
@@ -304,14 +307,14 @@ def test_an_own_episode_of_a_continuation_has_a_heading(variant):
 
 def test_a_continuation_shows_a_program_that_passed():
     passed = episode(1, code=PROMPT + "    return 2 * x\n", task_description=PROMPT, passed=True)
-    text = rendered("continue_solve", "default", memory=Recollection(episodes=(passed,)))
+    text = rendered("continue_solve", "default", memory=Recollection(own=(passed,)))
     assert "# My attempt 1 at the function below passed:\n# def double(x):\n#     return 2 * x\n" in text
 
 
 def test_a_program_is_shown_by_both_ends_and_stays_a_program():
     code = "def f():\n" + "    x = 1\n" * 400 + "    return x"
     for variant in VARIANTS:
-        text = rendered("solve", variant, memory=Recollection(episodes=(episode(1, code=code),)))
+        text = rendered("solve", variant, memory=Recollection(own=(episode(1, code=code),)))
         assert "def f():" in text and "    return x\n```" in text and "…" not in text
 
 
