@@ -117,16 +117,12 @@ def run_sweep(sweep: Sweep, overrides: list[str], as_json: bool = False) -> int:
     import msgspec
     from rich.console import Console
 
-    from reflexion_lab.studies.sweeps.launch import Launch
-    from reflexion_lab.studies.sweeps.progress import live_progress
-    from reflexion_lab.studies.sweeps.running import launch_all
+    from reflexion_lab.studies.sweeps.running import run_all
     from reflexion_lab.studies.sweeps.sweep import show as show_sweep
 
-    launch, quiet = Launch(overrides, sweep), sweep.cells[0].cfg.quiet
+    quiet = sweep.cells[0].config["quiet"]
     try:
-        with live_progress(sweep, quiet):
-            left = sweep.keep()
-            launch_all(sweep, left, launch)
+        left = run_all(sweep, overrides, quiet)
     except KeyboardInterrupt as stop:
         stop.add_note("finished cells are kept; the same command continues the sweep")
         raise

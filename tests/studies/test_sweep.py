@@ -12,23 +12,20 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import hydra
-import numpy as np
 import pytest
 
 import reflexion_lab
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.cli.main import main
 from reflexion_lab.cli.run import exit_code, run_many
-from reflexion_lab.errors import ConfigError, FolderError, ModelError
+from reflexion_lab.errors import FolderError, ModelError
 from reflexion_lab.runner.config.assemble import assemble
 from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.config.grid import cells, digest_of, lines
 from reflexion_lab.runner.config.messages import one_line
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.studies.run import carry_out
-from reflexion_lab.studies.sweeps.finished import CellState, record
-from reflexion_lab.studies.sweeps.progress import SweepProgress
-from reflexion_lab.studies.sweeps.running import not_ended, run_cell, sweep
+from reflexion_lab.studies.sweeps.running import run_all, sweep
 from reflexion_lab.studies.sweeps.sweep import Sweep, headline, sheet
 from reflexion_lab.studies.tracking.null import NullTracker
 from tests.studies.small_runs import REFLECTION, chat_server, run_lab, script
@@ -117,32 +114,6 @@ def held(swept, digest):
 def test_a_cell_is_composed_as_hydra_composes_it(overrides):
     for cell in cells(overrides):
         assert cell.digest == digest_of(compose(*cell.overrides))
-
-
-@pytest.mark.parametrize(("overrides", "got"), [
-    (["seed=range(0,99999999)"], "seed: got more than 10,000 values"),
-    (["seed=shuffle(range(0,99999999))"], "seed: got more than 10,000 values"),
-    (["temperature=range(0.0,1e9,0.1)"], "temperature: got more than 10,000 values"),
-    (["seed=range(0,200)", "arm=one", "recall.omega=range(0,100)"], "seed, recall.omega: got 200 x 100 values"),
-])  # fmt: skip
-def test_more_cells_than_a_sweep_may_have_are_an_error_before_any_is_composed(overrides, got, capsys):
-    assert main(["run", "-m", *overrides]) == 2
-    assert capsys.readouterr().err == (
-        f"error: {got} to sweep over, expected 10,000 cells at most\n  sweep over a part at a time\n"
-    )
-
-
-@pytest.mark.parametrize("values", [range(10**8), np.arange(10_001)])
-def test_python_ranges_and_arrays_have_the_same_bound(values):
-    with pytest.raises(ConfigError, match=rf"seed: got {len(values):,} values to sweep over, expected 10,000 cells"):
-        lines({"seed": values})
-
-
-def test_a_cell_is_small_and_its_config_is_a_copy():
-    (cell,) = cells(["seed=3"])
-    assert len(cell.packed) < 20_000
-    cell.cfg.seed = 4
-    assert cell.cfg == compose("seed=3")
 
 
 def test_a_grid_is_written_as_hydras_grammar_reads_it():
@@ -437,17 +408,10 @@ def test_a_sweep_is_printed_before_it_is_tracked(grid, capsys, monkeypatch):
     assert "2 cells: 2 done" in capsys.readouterr().out
 
 
-def test_only_a_finished_cell_is_a_success():
-    codes = {status: exit_code(CellState(number=0, status=status)) for status in ("done", "kept", "waiting", "running")}
-    assert codes == {"done": 0, "kept": 0, "waiting": 2, "running": 2}
-    assert exit_code(CellState(number=0, status="stopped", problem="cap")) == 3
-
-
 @pytest.mark.slow
 def test_an_interrupted_cell_is_resumed_and_its_calls_are_made_and_not_saved(grid, tmp_path, monkeypatch):
     interrupted = Sweep.of(lines(grid(workers=1)))
-    interrupted.folder.mkdir(parents=True)
-    view, lab = SweepProgress(interrupted), assemble(interrupted.cells[0].cfg)
+    lab = assemble(interrupted.cells[0].cfg)
     complete, calls = lab.model._model.complete, []
 
     def fails_in_the_third_task(*arguments, **named):
@@ -461,8 +425,6 @@ def test_an_interrupted_cell_is_resumed_and_its_calls_are_made_and_not_saved(gri
         lab.runner.run()
     monkeypatch.undo()
     assert 0 < len(lab.folder.results) < 3
-    assert view.line(list(interrupted.states.values())).startswith("7 calls made, 0 saved")
-    view.close()
     swept = sweep(grid(workers=1), quiet=True)
     assert swept.runs == [lab.folder.path]
     assert f"model calls: {calls_in(tmp_path / 'runs')} made, 0 saved by sharing" in headline(swept)
@@ -498,34 +460,12 @@ def test_a_kept_cell_remembers_its_harness_errors(grid):
     assert (state.status, state.problem, exit_code(state)) == ("kept", "3 harness errors; only=unscored asks again", 2)
 
 
-@pytest.fixture
-def recorded(grid):
-    """A sweep that has recorded these states."""
-
-    def sweep_of(states, **keys):
-        swept = Sweep.of(lines(grid(**keys)))
-        swept.folder.mkdir(parents=True)
-        for number, status in states:
-            record(swept.folder, CellState(number=number, status=status, folder="f", digest=swept.digests[number]))
-        return swept
-
-    return sweep_of
-
-
-def test_a_finished_cell_is_not_running_elsewhere(recorded):
-    states = ((0, "running"), (1, "waiting"), (0, "done"), (0, "elsewhere"), (1, "elsewhere"))
-    assert statuses(recorded(states, seed=[0, 1])) == ["done", "elsewhere"]
-
-
-def test_a_cell_that_another_process_runs_is_left_to_it_and_not_lost(recorded):
-    swept = recorded([(0, "running"), (1, "running")], seed=[0, 1])
+def test_a_cell_that_another_process_runs_is_left_to_it(grid):
+    swept = Sweep.of(lines(grid(seed=[0, 1])))
     with held(swept, swept.digests[1]):
-        run_cell(swept.cells[1].cfg, 1)
-        assert statuses(swept) == ["running", "elsewhere"]
-        record(swept.folder, CellState(number=1, status="running", folder="f", digest=swept.digests[1]))
-        lost = not_ended(swept, swept.cells, ["", ""])
-    assert [state.number for state in lost] == [0]
-    assert statuses(swept) == ["lost", "elsewhere"]
+        run_all(swept, (), quiet=True)
+    assert statuses(swept) == ["done", "waiting"]
+    assert exit_code(swept.states[1]) == 2
 
 
 def test_tasks_finished_by_another_process_are_not_run_again(grid):
@@ -539,21 +479,3 @@ def test_tasks_finished_by_another_process_are_not_run_again(grid):
         pass
     assert (run.path / "results.jsonl").read_text().count("\n") == len(run.results) == 3
     assert (run.path / "grades.jsonl").read_text().count("\n") == len(run.grades)
-
-
-def test_the_live_view_counts_cells_calls_and_cost(grid):
-    swept = Sweep.of(lines(grid(recall__omega=[0, 1, 2, 3])))
-    swept.folder.mkdir(parents=True)
-    view = SweepProgress(swept)
-    record(swept.folder, CellState(number=0, status="done", made=30, stored=10))
-    record(swept.folder, CellState(number=1, status="failed", made=0, stored=40))
-    record(swept.folder, CellState(number=2, status="kept", made=999, stored=999))
-    run = swept.folder / "run"
-    run.mkdir()
-    (run / "manifest.json").write_text('{"n_expected": 4}')
-    (run / "results.jsonl").write_text("{}\n")
-    record(swept.folder, CellState(number=3, status="running", folder=str(run)))
-    states = list(swept.states.values())
-    assert view.progress(states) == 3.25
-    assert view.line(states).startswith("1 kept, 1 failed, 30 calls made, 50 saved (62%)")
-    view.close()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import functools
 import hashlib
+import pickle
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -217,7 +217,7 @@ def with_defaults(cfg: Config, earlier: Mapping[str, Any] = {}) -> Config:
     values = {key: rule(cfg) for key, rule in rules.items() if OmegaConf.select(cfg, key) is None}
     if not values:
         return cfg
-    cfg, known = copy.deepcopy(cfg), OmegaConf.create(dict(earlier))
+    cfg, known = pickle.loads(pickle.dumps(cfg)), OmegaConf.create(dict(earlier))
     for key, value in values.items():
         before = OmegaConf.select(known, key)
         OmegaConf.update(cfg, key, value if before is None else before)

@@ -1,4 +1,4 @@
-"""Runs that a sweep can reuse, finished or to be resumed, and the states of its cells in `cells.jsonl`."""
+"""Runs that a sweep can reuse, finished or to be resumed, and how its cells ended: `cells.jsonl`."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import contextlib
 import fcntl
 import functools
 import os
-import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -37,10 +36,8 @@ from reflexion_lab.runner.folder.manifest import (
     config_digest,
     data_place,
     differences,
-    is_seeded,
     own_parts,
     prices_of,
-    settings,
     shard_of,
     store_place,
 )
@@ -102,6 +99,12 @@ class Run(NamedTuple):
         figures = RunFolder(self.folder).summary(Summary)
         is_whole = figures and figures.n_logged == figures.n_expected and figures.any_solved is not None
         return figures if is_whole else None
+
+    def kept(self, number: int) -> CellState:
+        """The state of a cell that this run finishes."""
+        figures = self.summary
+        state = CellState(number=number, status="kept", folder=str(self.folder))
+        return msgspec.structs.replace(state, **outcome(figures)) if figures else state
 
     @property
     def is_free(self) -> bool:
@@ -205,15 +208,6 @@ class Runs:
         moved = [run for run in elsewhere if "://" not in run.key.place and not (self.root / run.key.place).exists()]
         return [run for run in moved if run.run_id in self._written_to(cfg)]
 
-    def learnt(self, cfg: Config) -> list[int]:
-        """Other seeds of this arm whose runs wrote to the store of `cfg`, where no cell has yet begun with it."""
-        if (path := snapshot_path(cfg)) is None or path.exists() or not self.runs:
-            return []
-        config = as_recorded(cfg)
-        place, arm = store_place(config), _without_seeds(config)
-        others = [_seed_and_arm(run.folder) for run in self.runs if run.key.place == place]
-        return sorted({seed for seed, other in others if seed != cfg.seed and other == arm})
-
     def _written_to(self, cfg: Config) -> set[str]:
         """Ids of the runs with records in the store, which is not created."""
         place = str(cfg.store.place)
@@ -292,24 +286,6 @@ class Runs:
         return dict(fingerprints), prices
 
 
-def _without_seeds(config: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in settings(config).items() if not is_seeded(key)}
-
-
-@functools.lru_cache(maxsize=20_000)
-def _seed_and_arm(run: Path) -> tuple[int, dict[str, Any]]:
-    manifest = RunFolder(run).manifest
-    return manifest.seed, _without_seeds(manifest.config)
-
-
-def kept_state(number: int, run: Run, previous: CellState | None = None) -> CellState:
-    """The state of a cell with a finished run. `previous`: its state in this sweep, which has the cost of its calls."""
-    if previous and previous.folder == str(run.folder) and previous.status in ("done", "kept"):
-        return msgspec.structs.replace(previous, status="kept", again="")
-    figures = run.summary
-    return CellState(number=number, status="kept", folder=str(run.folder), **outcome(figures) if figures else {})
-
-
 def outcome(summary: Summary | RunSummary) -> dict[str, Any]:
     """The fields of a cell's state that come from its run's summary."""
     problem = f"{summary.harness_errors} harness errors; only=unscored asks again" if summary.harness_errors else ""
@@ -318,12 +294,12 @@ def outcome(summary: Summary | RunSummary) -> dict[str, Any]:
 
 
 class CellState(Record, frozen=True, kw_only=True):
-    """The state of one cell. The newest line of a cell counts."""
+    """How a cell ended. The newest line of a cell counts."""
 
     number: int
-    status: str
-    """`waiting`, `running`, `done`, `failed`; `kept`: finished by an earlier run; `stopped`: by a cap; `silent`: by a
-    model that says nothing; `elsewhere`: another process runs it; `lost`: its process ended without a final state."""
+    status: str = "waiting"
+    """`done`; `kept`: finished by an earlier run; `failed`; `stopped`: by a cap; `silent`: by a silent model;
+    `waiting`: nothing yet."""
     digest: str = ""
     """Digest of the cell: another grid may have the same `sweep_id`."""
     folder: str = ""
@@ -342,8 +318,6 @@ class CellState(Record, frozen=True, kw_only=True):
     spent: Usage = Usage()
     """Usage of the paid calls."""
     seconds: float = 0.0
-    at: float = 0.0
-    """Time of writing, seconds since the epoch."""
 
 
 _DECODER = msgspec.json.Decoder(CellState)
@@ -354,7 +328,7 @@ def record(folder: Path, state: CellState) -> None:
 
     The lock is for several machines: on a network file system they would overwrite each other without it.
     """
-    line = msgspec.json.encode(msgspec.structs.replace(state, at=time.time())) + b"\n"
+    line = msgspec.json.encode(state) + b"\n"
     with (folder / "cells.jsonl").open("a+b", buffering=0) as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         if file.seek(0, 2) and os.pread(file.fileno(), 1, file.tell() - 1) != b"\n":

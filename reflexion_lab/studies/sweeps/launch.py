@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import os
 import platform
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,14 +14,14 @@ from reflexion_lab.errors import ConfigError
 from reflexion_lab.runner.config.build import as_job
 from reflexion_lab.runner.config.choices import CONF
 from reflexion_lab.runner.config.compose import compose, hydra_initialized, in_full
-from reflexion_lab.studies.sweeps.running import run_cell
 
 if TYPE_CHECKING:
-    from hydra.core.utils import JobReturn
     from omegaconf import DictConfig
 
     from reflexion_lab.runner.config.grid import Cell
     from reflexion_lab.studies.sweeps.sweep import Sweep
+
+    RunCell = Callable[[DictConfig, int], None]
 
 
 class Launch:
@@ -29,44 +30,41 @@ class Launch:
     Raises ConfigError: its plugin is missing; HydraException: an override cannot be parsed, or its key does not exist.
     """
 
-    def __init__(self, overrides: Sequence[str], sweep: Sweep) -> None:
-        self.in_sweep = f"sweep_id={sweep.sweep_id}"
+    def __init__(self, overrides: Sequence[str], sweep: Sweep, run_cell: RunCell) -> None:
+        self.in_sweep, self.total, self.run_cell = f"sweep_id={sweep.sweep_id}", len(sweep), run_cell
         self.overrides = [word for word in in_full(overrides) if word.lstrip("+~").startswith("hydra")]
         if self.overrides:
             with hydra_initialized():
-                _launcher([*self.overrides, *sweep.cells[0].overrides])  # errors show before anything is written
+                _launcher([*self.overrides, *sweep.cells[0].overrides])
 
-    def __call__(self, cells: Sequence[Cell]) -> list[str]:
-        """Run `cells` in the launcher's processes; returns, cell by cell, why its job failed, or "".
+    def __call__(self, cells: Sequence[Cell], quiet: bool) -> list[str]:
+        """Run `cells`; returns, cell by cell, why its job failed, or "". A failing run is no failure of its job.
 
-        A failing run is no failure of its job. Launchers differ in how a lost process ends the others: what they raise
-        is the reason for every cell that has not ended.
+        Launchers differ in how a lost process ends the others: what they raise is the reason of every cell.
         """
-        if not self.overrides:
-            return [_run_here(cell, self.in_sweep) for cell in cells]
+        if not self.overrides or not cells:
+            return [self._run_here(cell, quiet) for cell in cells]
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        job = functools.partial(run_job, tuple(cell.number for cell in cells), str(Path.cwd()))
+        job = functools.partial(run_job, self.run_cell, tuple(cell.number for cell in cells), str(Path.cwd()))
         jobs = [[self.in_sweep, *cell.overrides] for cell in cells]
         with hydra_initialized():
             launcher = _launcher([*self.overrides, *jobs[0]], job)
             try:
-                returns = launcher.launch(jobs, initial_job_idx=0)
+                return [_why(functools.partial(getattr, ended, "return_value")) for ended in launcher.launch(jobs, 0)]
             except Exception as problem:
                 return [_reason(problem)] * len(cells)
-        return [_failure(job_return) for job_return in returns]
+
+    def _run_here(self, cell: Cell, quiet: bool) -> str:
+        """Run a cell in this process; returns why it failed, or ""."""
+        cfg = cell.cfg
+        cfg.quiet = quiet or cfg.quiet
+        if not cfg.quiet:
+            print(f"cell {cell.number} of {self.total}: {' '.join(cell.overrides)}", file=sys.stderr)
+        with as_job((self.in_sweep, *cell.overrides)):
+            return _why(lambda: self.run_cell(cfg, cell.number))
 
 
-def _run_here(cell: Cell, in_sweep: str) -> str:
-    """Run a cell in this process, as Hydra's basic launcher would after composing it again; why it failed, or ""."""
-    try:
-        with as_job((in_sweep, *cell.overrides)):
-            run_cell(cell.cfg, cell.number)
-    except Exception as problem:
-        return _reason(problem)
-    return ""
-
-
-def run_job(numbers: Sequence[int], folder: str, cfg: DictConfig) -> float:
+def run_job(run_cell: RunCell, numbers: Sequence[int], folder: str, cfg: DictConfig) -> None:
     """One job: the cell whose number is at the job's place in `numbers`. Runs in a launcher's process.
 
     Raises ConfigError: `folder`, where the sweep was started and relative paths begin, is not on this machine.
@@ -80,7 +78,9 @@ def run_job(numbers: Sequence[int], folder: str, cfg: DictConfig) -> float:
         raise ConfigError(folder, got, "the file system that the sweep's machines share") from None
     job = HydraConfig.get()
     searched = [override for override in job.overrides.hydra if override.startswith("hydra.searchpath")]
-    return run_cell(compose(*searched, *job.overrides.task), numbers[job.job.num])  # with the parts that fit the model
+    cfg = compose(*searched, *job.overrides.task)  # with the parts that fit the model
+    cfg.quiet = True
+    run_cell(cfg, numbers[job.job.num])
 
 
 def _launcher(overrides: Sequence[str], job: Any = None) -> Any:
@@ -105,10 +105,10 @@ def _launcher(overrides: Sequence[str], job: Any = None) -> Any:
         raise ConfigError(f"hydra/launcher={name}: {problem}", hint=f"pip install 'reflexion_lab[{name}]'") from problem
 
 
-def _failure(job_return: JobReturn) -> str:
+def _why(job: Callable[[], Any]) -> str:
     """Why the job failed, or ""."""
     try:
-        job_return.return_value  # noqa: B018, raises what the job has raised
+        job()
     except Exception as problem:
         return _reason(problem)
     return ""

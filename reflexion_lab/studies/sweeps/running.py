@@ -1,14 +1,12 @@
-"""Running of a sweep: each cell is run, resumed or reused, in this process or by a launcher."""
+"""Running of a sweep: each cell is run, resumed or reused, in this process or by a Hydra launcher."""
 
 from __future__ import annotations
 
 import fcntl
 import sys
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +17,8 @@ from reflexion_lab.runner.config.assemble import Lab, assemble, draws_from_runs
 from reflexion_lab.runner.config.grid import Cell, cell_digest, lines
 from reflexion_lab.runner.config.messages import full_traceback, is_user_error, one_line, one_safe_line
 from reflexion_lab.studies.run import finish
-from reflexion_lab.studies.sweeps.finished import CellState, Run, Runs, kept_state, outcome, record, unfinished
-from reflexion_lab.studies.sweeps.progress import live_progress
+from reflexion_lab.studies.sweeps.finished import CellState, Run, Runs, outcome, record, unfinished
+from reflexion_lab.studies.sweeps.launch import Launch
 from reflexion_lab.studies.sweeps.sweep import Sweep
 
 if TYPE_CHECKING:
@@ -38,13 +36,30 @@ def sweep(grid: Mapping[str, Any] | Sequence[str], quiet: bool = False) -> Sweep
     values by config key; or override lines of the command.
     """
     new_sweep = Sweep.of(lines(dict(grid)) if isinstance(grid, Mapping) else list(grid))
-    with live_progress(new_sweep, quiet):
-        left = new_sweep.keep()
-        for cell in chain(*waves(left)):
-            run_cell(cell.cfg, cell.number)
-    if left or not new_sweep.is_tracked:
+    if run_all(new_sweep, (), quiet) or not new_sweep.is_tracked:
         new_sweep.track()
     return new_sweep
+
+
+def run_all(sweep: Sweep, overrides: Sequence[str], quiet: bool) -> bool:
+    """Run the cells without a finished run by the launcher of `overrides`; returns whether there were any.
+
+    A lost process does not affect the other cells, and is started once more; the same command resumes the sweep.
+    """
+    launch = Launch(overrides, sweep, run_cell)  # errors show before anything is written
+    if not quiet:
+        print(*sweep.outlook(), sep="\n", end="\n" * sweep.is_open, file=sys.stderr)
+    left = sweep.keep()
+    for wave in waves(left):
+        pending, reasons = wave, dict[int, str]()
+        for _ in range(TRIES):
+            before = len(sweep.lines)
+            reasons = dict(zip((cell.number for cell in pending), launch(pending, quiet), strict=True))
+            ended = {state.number for state in sweep.lines[before:]}
+            pending = [cell for cell in pending if cell.number not in ended]
+        for cell in pending:
+            sweep.note(_without_end(sweep, cell, reasons[cell.number]))
+    return bool(left)
 
 
 def waves(cells: Sequence[Cell]) -> list[list[Cell]]:
@@ -54,8 +69,8 @@ def waves(cells: Sequence[Cell]) -> list[list[Cell]]:
     return [wave for wave in (first, second) if wave]
 
 
-def run_cell(cfg: Config, number: int) -> float:
-    """Run one cell, or reuse its finished run; returns its pass@1, NaN where it has none.
+def run_cell(cfg: Config, number: int) -> None:
+    """Run one cell, or reuse its finished run, unless another process is running it.
 
     Errors of the cell are recorded and not raised: the sweep continues.
     """
@@ -63,29 +78,23 @@ def run_cell(cfg: Config, number: int) -> float:
     folder.mkdir(parents=True, exist_ok=True)
     digest = cell_digest(cfg)
     with _alone(Path(cfg.run_root), digest) as alone:
-        state = _run_or_reuse(cfg, number, folder, digest) if alone else elsewhere(number)
-    record(folder, replace(state, digest=digest))
-    return state.pass_at_1.share if state.pass_at_1 and state.pass_at_1.n else float("nan")
+        if alone:
+            record(folder, replace(_run_or_reuse(cfg, number, folder), digest=digest))
 
 
-def elsewhere(number: int) -> CellState:
-    return CellState(number=number, status="elsewhere", problem="another process is running this cell")
-
-
-def _run_or_reuse(cfg: Config, number: int, folder: Path, digest: str) -> CellState:
-    """The final state, with the calls that a failed cell had paid for."""
-    started, cfg.quiet, lab, own = time.monotonic(), True, None, 0
+def _run_or_reuse(cfg: Config, number: int, folder: Path) -> CellState:
+    """The state of the cell at its end, with the calls that a failed one had paid for."""
+    started, lab, own = time.monotonic(), None, 0
     try:
         runs = Runs(Path(cfg.run_root))
         matching = runs.of(cfg)
         run, again = runs.kept(cfg, matching)
         if run:
-            return kept_state(number, run)
+            return run.kept(number)
         lab = _assembled(cfg, unfinished(matching, cfg.only is not None))
         own = lab.folder.unfinished_calls
-        state = CellState(number=number, status="running", digest=digest, folder=str(lab.folder.path))
-        record(folder, state)
-        state = replace(state, status="done", again=again, **outcome(finish(lab, cfg)))
+        state = CellState(number=number, status="done", again=again, folder=str(lab.folder.path))
+        state = replace(state, **outcome(finish(lab, cfg)))
     except Exception as problem:
         with suppress(OSError):  # the disk may be full
             (folder / f"cell-{number}.log").write_text(full_traceback(problem))
@@ -109,45 +118,14 @@ def _assembled(cfg: Config, interrupted: Run | None) -> Lab:
     return assemble(cfg)
 
 
-def launch_all(sweep: Sweep, left: Sequence[Cell], launch: Callable[[Sequence[Cell]], Sequence[str]]) -> None:
-    """Pass the remaining cells to `launch`, which returns the failure of each cell's process, until all have ended.
-
-    A lost process does not affect the other cells: cells that never started are passed again, and so is the lost one,
-    up to `TRIES` times. Then its state is `lost`, and the same command resumes it.
-    """
-    for wave in waves(left):
-        pending, starts = wave, Counter[int]()
-        while pending:
-            for cell in pending:
-                sweep.note(CellState(number=cell.number, status="waiting"))
-            lost = not_ended(sweep, pending, launch(pending))
-            started = [state.number for state in lost if state.folder]
-            starts.update(started)
-            if len(lost) == len(pending) and not started:
-                break  # no process reached a cell
-            again = {state.number for state in lost if starts[state.number] < TRIES}
-            pending = [cell for cell in pending if cell.number in again]
-            if pending:
-                numbers = ", ".join(str(cell.number) for cell in pending)
-                print(f"lost, now restarted: cells {numbers}", file=sys.stderr)
-
-
-def not_ended(sweep: Sweep, cells: Sequence[Cell], why: Sequence[str]) -> list[CellState]:
-    """Record the cells whose process ended without a final state as lost, and return these states."""
-    states, runs, lost = sweep.states, Runs(sweep.root), []
-    for cell, problem in zip(cells, why, strict=True):
-        state = states[cell.number]
-        if state.status not in ("waiting", "running"):
-            continue
-        if run := runs.finished(cell.cfg):  # the run finished before its process was lost
-            state = kept_state(cell.number, run)
-        else:
-            message = f"its process was lost ({problem or 'reason unknown'}); the same command resumes the cell"
-            with _alone(sweep.root, sweep.digests[cell.number]) as alone:  # else another command wrote the newest state
-                state = replace(state, status="lost", problem=message) if alone else elsewhere(cell.number)
-            lost += [state] * alone
-        sweep.note(state)
-    return lost
+def _without_end(sweep: Sweep, cell: Cell, reason: str) -> CellState:
+    """The state of a cell whose process recorded none; `reason`: why it was lost."""
+    if run := Runs(sweep.root).finished(cell.cfg):  # the run finished before its process was lost
+        return run.kept(cell.number)
+    if not reason:
+        return CellState(number=cell.number, problem="another process is running this cell")
+    problem = f"its process was lost ({reason}); the same command resumes the cell"
+    return CellState(number=cell.number, status="failed", problem=problem)
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """A sweep: cells that share the call cache and the execution cache, so equal calls are paid once; and its table.
 
-A finished cell is not run again, an interrupted cell is resumed, a failing cell does not affect the others. The folder
-`<run_root>/sweeps/<sweep_id>` has the state of each cell.
+A cell with a finished run is not run again, an interrupted one is resumed, a failing one does not affect the others.
+The folder `<run_root>/sweeps/<sweep_id>` says how each cell ended.
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ from reflexion_lab.errors import ConfigError, LabError
 from reflexion_lab.protocols import Tracker
 from reflexion_lab.records import Usage
 from reflexion_lab.runner.config import grid
-from reflexion_lab.runner.config.build import Config, build, plain
+from reflexion_lab.runner.config.build import build
 from reflexion_lab.runner.config.grid import Cell
 from reflexion_lab.runner.config.parts import load_benchmark, load_meter, take_snapshot
 from reflexion_lab.runner.folder.folder import RunFolder
+from reflexion_lab.runner.folder.manifest import flat
 from reflexion_lab.storage.call_store import Spending
 from reflexion_lab.studies.run import outlook, track_arms
-from reflexion_lab.studies.sweeps.finished import CellState, Runs, kept_state, read_states, record, unfinished
+from reflexion_lab.studies.sweeps.finished import CellState, Runs, read_states, record, unfinished
 from reflexion_lab.text.shorten import number_of
 
 if TYPE_CHECKING:
@@ -41,10 +42,9 @@ if TYPE_CHECKING:
 ROWS = 40
 """Rows of the table; finished cells are left out first."""
 COLUMNS = ("status", "n", "pass@1, % [95 %]", "calls\nmade", "saved", "seconds")
-STYLES = {"done": "green", "kept": "cyan", "failed": "bold red", "lost": "bold red", "stopped": "red", "silent": "red"}
+STYLES = {"done": "green", "kept": "cyan", "failed": "bold red", "stopped": "red", "silent": "red"}
 DRAWN = r"(seed|benchmark[\w.]*)="
 """Overrides by which cells of one arm differ."""
-STYLES |= {"elsewhere": "yellow", "running": "yellow"}
 
 
 class Sweep:
@@ -71,8 +71,9 @@ class Sweep:
                 )
         self.digests = {cell.number: digest for digest, cell in by_digest.items()}
         self.sweep_id = sweep_id or _name(cells[0], by_digest)
-        self.cells = tuple(cell.in_sweep(self.sweep_id) for cell in by_digest.values())
-        self.root = Path(cells[0].cfg.run_root)
+        named = {"sweep_id": self.sweep_id}
+        self.cells = tuple(cell._replace(config={**cell.config, **named}) for cell in by_digest.values())
+        self.root = Path(cells[0].config["run_root"])
         self.folder = self.root / "sweeps" / self.sweep_id
         self._tracked = self.folder / ".tracked"
 
@@ -80,7 +81,7 @@ class Sweep:
     def of(cls, overrides: Sequence[str]) -> Sweep:
         """The sweep of the command `reflexion-lab run -m *overrides`."""
         grid_cells = grid.cells(overrides)
-        return cls(grid_cells, str(grid_cells[0].cfg.sweep_id or "") if grid_cells else "")
+        return cls(grid_cells, str(grid_cells[0].config["sweep_id"] or "") if grid_cells else "")
 
     @property
     def lines(self) -> list[CellState]:
@@ -89,13 +90,14 @@ class Sweep:
 
     @property
     def states(self) -> dict[int, CellState]:
-        """The newest state of every cell, by its number, in order."""
-        known: dict[int, CellState] = {}
-        for line in self.lines:
-            is_done = line.number in known and known[line.number].status in ("done", "kept")
-            if not (is_done and line.status == "elsewhere"):  # written after the other process had ended
-                known[line.number] = line
-        return {cell.number: known.get(cell.number, CellState(number=cell.number, status="waiting")) for cell in self}
+        """The state of every cell, by its number, in order."""
+        known = {line.number: line for line in self.lines}
+        return {cell.number: known.get(cell.number, CellState(number=cell.number)) for cell in self}
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a cell has no result yet."""
+        return any(state.status not in ("done", "kept") for state in self.states.values())
 
     def note(self, state: CellState) -> None:
         """Record the state of a cell."""
@@ -121,28 +123,25 @@ class Sweep:
 
     def outlook(self) -> Iterator[str]:
         """What its caps buy, and which difference it detects, in two lines; nothing once every cell has ended."""
-        first, seeds = self.cells[0].cfg, len({cell.cfg.seed for cell in self})
+        first, seeds = self.cells[0].cfg, len({cell.config["seed"] for cell in self})
         arms = {tuple(word for word in cell.overrides if not re.match(DRAWN, word)) for cell in self}
-        if any(state.status not in ("done", "kept") for state in self.states.values()):
+        if self.is_open:
             with contextlib.suppress(OSError, ValueError, LabError), contextlib.closing(load_meter(first)) as meter:
                 yield from outlook(first, meter, load_benchmark(first, is_whole=True), seeds, len(arms))
 
     def keep(self) -> list[Cell]:
         """Record the cells with finished runs; returns the cells left to run."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        runs, left, states = Runs(self.root), [], self.states
+        runs, left = Runs(self.root), []
         for cell in self:
-            if run := runs.finished(cell.cfg):
+            cfg = cell.cfg
+            if run := runs.finished(cfg):
                 if beginning := RunFolder(run.folder).beginning:
-                    take_snapshot(cell.cfg, beginning)  # later cells start from it too
-                self.note(kept_state(cell.number, run, states[cell.number]))
-            elif cell.cfg.only is None or unfinished(runs.of(cell.cfg), or_spoilt=True):
+                    take_snapshot(cfg, beginning)  # later cells start from it too
+                self.note(run.kept(cell.number))
+            elif cfg.only is None or unfinished(runs.of(cfg), or_spoilt=True):
                 left.append(cell)
-        if seeds := sorted({seed for cell in left for seed in runs.learnt(cell.cfg)}):
-            every = ",".join(map(str, sorted({*seeds, *(cell.cfg.seed for cell in self)})))
-            text = f"memory at the start: cells begin with what runs of seed {', '.join(map(str, seeds))} stored, and "
-            text += f"do not repeat them; seed={every} in one sweep begin alike"
-            warnings.warn(text, RuntimeWarning, stacklevel=2)
+                self.note(CellState(number=cell.number))
         if left:
             self._tracked.unlink(missing_ok=True)
             with contextlib.closing(load_meter(self.cells[0].cfg)) as meter:
@@ -198,7 +197,7 @@ def screen(sweep: Sweep, width: int) -> list[str]:
     from reflexion_lab.analysis.comparison import side_by_side
     from reflexion_lab.runner.folder.folder import folders
 
-    if any(state.status not in ("done", "kept") for state in sweep.states.values()):
+    if sweep.is_open:
         return []
     try:
         _, comparison = side_by_side(folders(sweep))
@@ -219,17 +218,18 @@ def repeated(sweep: Sweep) -> list[str]:
 
 def drawn_anew(sweep: Sweep) -> str:
     """Where seeds draw different tasks, and are no repeats: a sentence that says so, with the keys to set."""
-    by_benchmark: dict[str, dict[int, Config]] = {}
+    by_benchmark: dict[str, dict[int, Cell]] = {}
     for cell in sweep:
-        by_benchmark.setdefault(str(plain(cell.cfg.benchmark, resolve=False)), {}).setdefault(cell.cfg.seed, cell.cfg)
-    pairs = [list(of_seed.values())[:2] for of_seed in by_benchmark.values() if len(of_seed) > 1]
+        unseeded = {key: value for key, value in flat(cell.config["benchmark"]) if key != "load.seed"}
+        by_benchmark.setdefault(str(unseeded), {}).setdefault(cell.config["seed"], cell)
     keys = []
-    for first, other in pairs:
-        generated = "${seed}" in str(plain(first.benchmark, resolve=False)["load"])
-        sampled = first.benchmark.sample and first.benchmark.get("sample_seed") is None
+    for first, other in (list(of_seed.values())[:2] for of_seed in by_benchmark.values() if len(of_seed) > 1):
+        node = first.config["benchmark"]
+        generated = all(each.config["benchmark"]["load"].get("seed") == each.config["seed"] for each in (first, other))
+        sampled = node["sample"] and node.get("sample_seed") is None
         wanted = ["benchmark.load.seed=0"] * generated + ["benchmark.sample_seed=0"] * bool(sampled)
         with contextlib.suppress(OSError, ValueError, LabError):  # the file is gone, or needs the sandbox: not known
-            keys += wanted if wanted and load_benchmark(first).tasks != load_benchmark(other).tasks else []
+            keys += wanted if wanted and load_benchmark(first.cfg).tasks != load_benchmark(other.cfg).tasks else []
     return f"each seed has its own tasks: {' '.join(dict.fromkeys(keys))} repeats them" if keys else ""
 
 
@@ -299,14 +299,13 @@ def _check(cells: Sequence[Cell], sweep_id: str) -> None:
         raise ConfigError("sweep", "no cell", "at least one")
     if sweep_id and (Path(sweep_id).name != sweep_id or sweep_id.startswith(".")):
         raise ConfigError("sweep_id", repr(sweep_id), "the name of a folder in RUN_ROOT/sweeps")
-    first = cells[0].cfg
-    for cfg in (cell.cfg for cell in cells):
-        for key in ("run_root", "sweep_id", "resume"):
-            if cfg[key] != first[key]:
-                raise ConfigError(key, "several values in one sweep", "one for all of its cells")
-    if not (first.storage or {}).get("spending") and any(plain(first.caps or {}).values()):
+    first = cells[0].config
+    for key in ("run_root", "sweep_id", "resume"):
+        if any(cell.config[key] != first[key] for cell in cells):
+            raise ConfigError(key, "several values in one sweep", "one for all of its cells")
+    if not (first["storage"] or {}).get("spending") and any((first["caps"] or {}).values()):
         raise ConfigError("storage.spending", "null with caps", "a file or a database, by which the cells share them")
-    if first.resume is not None:
+    if first["resume"] is not None:
         raise ConfigError("resume: the same command resumes a sweep", hint="leave it out")
 
 
