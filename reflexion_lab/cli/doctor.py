@@ -198,8 +198,8 @@ def print_threats(attack_run: AttackRun) -> None:
     from reflexion_lab.tasks.sandbox.threats import THREATS, state
 
     wrong = [verdict.attack.family for verdict in attack_run.standing("WRONG")]
-    for threat in THREATS:
-        print(f"{threat.name:<46} {state(threat, missing(attack_run.layers), wrong)}")
+    for name, threat in THREATS.items():
+        print(f"{name:<46} {state(threat, missing(attack_run.layers), wrong)}")
 
 
 def in_words(expected: Sequence[str]) -> str:

@@ -1,5 +1,6 @@
 """The doctor's table and totals, on made-up verdicts; the true ones are in tests/tasks/sandbox."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from reflexion_lab.cli.doctor import AttackRun, findings, in_words, print_summary, print_table, print_threats, standing
 from reflexion_lab.cli.main import main
 from reflexion_lab.tasks.sandbox.attacks import HOME, QUICK, Attack, Verdict, read
-from reflexion_lab.tasks.sandbox.threats import THREATS, markdown
+from reflexion_lab.tasks.sandbox.threats import THREATS
 
 LAYERS = ("fork-server", "rlimits", "landlock-abi7", "seccomp")
 NAMES = ["exits with success", "rewrites [red]everything[/red] that it finds in the memory of its judge"]
@@ -88,9 +89,14 @@ def test_a_threat_is_open_without_a_layer_and_not_stopped_by_a_wrong_verdict(att
 
 
 def test_the_page_on_safety_has_the_same_table():
-    assert markdown() in (Path(__file__).parents[2] / "docs" / "safety.md").read_text()
-    families = {path.stem for path in (Path(__file__).parents[1] / "attacks").glob("*.toml")}
-    assert families == {word for threat in THREATS for word in threat.tested_by.split(", ") if "/" not in word}
+    page = (Path(__file__).parents[2] / "docs" / "safety.md").read_text()
+    rows = re.findall(r"^\| ([^|]+) \| [^|]+ \| ([^|]*) \| ([^|]+) \| [^|]+ \|$", page, re.MULTILINE)
+    table = {
+        name: (layers.strip(), [word for word in tests.split(", ") if "/" not in word]) for name, layers, tests in rows
+    }
+    assert {name: (", ".join(t.layers), list(t.families)) for name, t in THREATS.items()}.items() <= table.items()
+    families = {path.stem.replace("_", " ") for path in (Path(__file__).parents[1] / "attacks").glob("*.toml")}
+    assert families == {family for threat in THREATS.values() for family in threat.families}
 
 
 def test_attacks_are_read_from_a_file_or_a_folder(tmp_path):

@@ -2,6 +2,7 @@
 
 import ast
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,11 +10,19 @@ from pathlib import Path
 import pytest
 
 import reflexion_lab
+from reflexion_lab.tasks.evaluators import self_tests
+from reflexion_lab.tasks.sandbox import apart, plain
 from reflexion_lab.tasks.sandbox.apart import judge, prepare, show
-from reflexion_lab.tasks.sandbox.comparison import Decoder, Opaque, Unreadable, size
-from reflexion_lab.tasks.sandbox.threats import TEXTS, texts
+from reflexion_lab.tasks.sandbox.comparison import WORK, Decoder, Opaque, Unreadable, size
+from reflexion_lab.tasks.sandbox.needs import ROUNDS
+from reflexion_lab.tasks.sandbox.plain import DEEPEST
+from reflexion_lab.text.replies.syntax import CODE_CHARS, LARGEST, PARSES
 
 PACKAGE = Path(reflexion_lab.__file__).parent
+PAGE = (Path(__file__).parents[3] / "docs" / "safety.md").read_text()
+TEXTS = [
+    row.split(" | ") for row in re.search(r"\| text \| read by \| bound \|\n\|.*\n((?:\|.*\n)+)", PAGE)[1].splitlines()
+]
 READERS = {"compile", "eval", "exec", "ast.literal_eval", "ast.parse", "tree_of", "Parser"}
 HOSTILE = [
     "[[0]*1000000]*1000000", "[[[0]*1000]*1000]*1000", "((0,)*30000,)*30000", "{1: [[0]*9999]*9999}", "[{}]*10**8",
@@ -103,10 +112,15 @@ def modules():
 
 
 def test_every_module_that_parses_text_is_on_the_list_and_the_page():
-    listed = {module for text in TEXTS for module in text.modules}
+    listed = {module for _, modules, _ in TEXTS for module in modules.split(", ")}
     assert set(modules()) - {"runner.sources"} <= listed  # which reads own modules of the user
     assert all((PACKAGE / module.replace(".", "/")).with_suffix(".py").is_file() for module in listed)
-    assert texts() in (Path(__file__).parents[3] / "docs" / "safety.md").read_text()
+    bounds = [LARGEST, ROUNDS, WORK // 4, plain.LARGEST, DEEPEST, WORK, apart.SHOWN, CODE_CHARS, PARSES]
+    bounds += [self_tests.READ, self_tests.LONGEST, CODE_CHARS]
+    numbers = re.findall(
+        r"[\d,]+(?= (?:characters|passes|parts|levels|parses))|[\d,]+(?= of each)", " ".join(row[2] for row in TEXTS)
+    )
+    assert numbers == [f"{bound:,}" for bound in bounds]
 
 
 @pytest.mark.parametrize("forms", [1, pytest.param(len(FORMS), marks=pytest.mark.soak)])
@@ -114,7 +128,7 @@ def test_no_text_on_the_list_freezes_the_lab_or_eats_its_memory(forms):
     """In a process with limits far above what any of them takes; each text in one form after the other, or in all."""
     drawn = [form.format(text) for n, text in enumerate(HOSTILE) for form in (2 * FORMS)[n % 7 : n % 7 + forms]]
     every = drawn + OTHERS
-    command = [sys.executable, "-c", CHILD, json.dumps([text.kind for text in TEXTS])]
+    command = [sys.executable, "-c", CHILD, json.dumps([kind.removeprefix("| ") for kind, _, _ in TEXTS])]
     run = subprocess.run(command, input=json.dumps(every), text=True, check=False)
     assert run.returncode == 0
 
