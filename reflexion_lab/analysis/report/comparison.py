@@ -57,7 +57,7 @@ def warnings(comparison: Comparison) -> Iterator[str]:
         names = ", ".join(dict.fromkeys(plain(row.study) for row in comparison.rows if row.study))
         yield f"STUDY NOT AT HAND: {names}: all is exploratory here; its baseline and margin: --baseline, --margin"
     for row in comparison.rows:
-        yield from _warnings_of(row)
+        yield from warnings_of(row)
     if measured := [plain(row.arm) for row in comparison.rows if row.memory]:
         names = ", ".join(measured)
         yield f"CHECKPOINTS: runs on frozen memory of {names} measure it and are no arms; --by {AFTER} makes arms"
@@ -82,20 +82,25 @@ def warnings(comparison: Comparison) -> Iterator[str]:
 
 
 def answers(comparison: Comparison) -> Iterator[str]:
-    """The first screen in sentences, for the head of a report: each arm's rate, and its differences to the baseline."""
+    """The first screen in sentences, for the head of a report."""
     for row in comparison.rows[:MOST_ANSWERS]:
-        parts = [f"{UPPER_BOUND if row.is_upper_bound else 'pass@1'} {cells.estimate(row.final)} % (n = {row.n})"]
-        parts += [row.refused] * bool(row.refused)
-        for each in sorted(comparison.shown(row).values(), key=lambda each: each.budget != "equal attempts"):
-            claims = verdict(row, each).replace("\none seed", ", one seed").replace("\nnot matched", ", not matched")
-            p = f"; p, Holm {cells.p_value(each.p_holm)}" * (not row.is_upper_bound)
-            parts.append(f"{budget(each)}, {cells.estimate(each.estimate, signed=True)} points ({claims}{p})")
-        is_base = row.arm == comparison.baseline and len(comparison.rows) > 1
-        yield " ".join(f"{plain(row.arm)}{' (baseline)' * is_base}: {'; '.join(parts)}.".split())
+        yield answer(row, comparison)
     if (n := len(comparison.rows) - MOST_ANSWERS) > 0:
         yield f"{n} more in the tables below."
     if sentence := best(comparison):
         yield f"{sentence}."
+
+
+def answer(row: Row, comparison: Comparison) -> str:
+    """The rate of an arm, and its differences to the baseline, in a sentence."""
+    parts = [f"{UPPER_BOUND if row.is_upper_bound else 'pass@1'} {cells.estimate(row.final)} % (n = {row.n})"]
+    parts += [row.refused] * bool(row.refused)
+    for each in sorted(comparison.shown(row).values(), key=lambda each: each.budget != "equal attempts"):
+        claims = verdict(row, each).replace("\none seed", ", one seed").replace("\nnot matched", ", not matched")
+        p = f"; p, Holm {cells.p_value(each.p_holm)}; MDE {mde(each)}" * (not row.is_upper_bound)
+        parts.append(f"{budget(each)}, {cells.estimate(each.estimate, signed=True)} points ({claims}{p})")
+    is_base = row.arm == comparison.baseline and len(comparison.rows) > 1
+    return " ".join(f"{plain(row.arm)}{' (baseline)' * is_base}: {'; '.join(parts)}.".split())
 
 
 def best(comparison: Comparison) -> str:
@@ -145,7 +150,7 @@ def _too_few(comparison: Comparison) -> Iterator[str]:
             yield f"TOO FEW: {text}" + f" for {family} arms" * (family > 1)
 
 
-def _warnings_of(row: Row) -> Iterator[str]:
+def warnings_of(row: Row) -> Iterator[str]:
     if row.is_upper_bound:
         cause = "the hidden tests drove" if row.feedback_source == "oracle" else "canonical solutions were read in"
         yield f"{UPPER_BOUND}, not pass@1: {cause} the loops of {plain(row.arm)}"

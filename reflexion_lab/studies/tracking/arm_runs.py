@@ -14,8 +14,7 @@ from reflexion_lab.analysis.comparison import Comparison, compare
 from reflexion_lab.analysis.comparison.grouping import arms, short_names
 from reflexion_lab.analysis.comparison.row import Difference, Row
 from reflexion_lab.analysis.figures.curves import Curve
-from reflexion_lab.analysis.report import cells
-from reflexion_lab.analysis.report.comparison import claim, is_registered, mde
+from reflexion_lab.analysis.report.comparison import answer, claim, mark, warnings_of
 from reflexion_lab.analysis.report.documents import escaped
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.errors import ConfigError
@@ -179,10 +178,7 @@ def tags(arm: Arm, row: Row, comparison: Comparison, sweep_id: str) -> dict[str,
         "run_ids": ", ".join(row.run_ids),
         "baseline": comparison.baseline or "",
         "interval": interval(row.final),
-        "difference": "baseline" if row.arm == comparison.baseline else row.refused or _estimate_text(row.as_run, row),
-        "p_holm": cells.p_value(row.as_run.p_holm) if row.as_run and not row.is_upper_bound else "",
-        "verdict": row.as_run.verdict if row.as_run and not row.is_upper_bound else "",
-        **{f"at_equal_{unit}": _estimate_text(difference, row) for unit, difference in _matched(row).items()},
+        "verdict": claim(row, row.as_run) if row.as_run else "",
     }
     return {key: value for key, value in values.items() if value}
 
@@ -190,13 +186,8 @@ def tags(arm: Arm, row: Row, comparison: Comparison, sweep_id: str) -> dict[str,
 def metrics(row: Row, comparison: Comparison, curve: Curve) -> list[Metric]:
     """Curve, final figures, differences to the baseline and usage; an upper bound is named so."""
     headline, prefix = ("upper_bound", "upper_bound_") if row.is_upper_bound else ("pass_at_1", "")
-    feedback = {
-        "feedback_false_positive_rate": row.feedback.false_positive_rate,
-        "feedback_false_negative_rate": row.feedback.false_negative_rate,
-        "feedback_wrong_if_passed": row.feedback.wrong_if_passed,
-        "feedback_right_if_failed": row.feedback.right_if_failed,
-    }
-    """Quality of the feedback tests, measured by the hidden ones."""
+    rates = ("false_positive_rate", "false_negative_rate", "wrong_if_passed", "right_if_failed")
+    feedback = {f"final/feedback_{name}": getattr(row.feedback, name) for name in rates}
     figures = {
         **registry.numbers(f"final/{headline}", row.final),
         "final/n": float(row.n),
@@ -209,7 +200,7 @@ def metrics(row: Row, comparison: Comparison, curve: Curve) -> list[Metric]:
         f"final/{prefix}auc": row.area,
         **registry.numbers("final/repair", row.moves.repair),
         **registry.numbers("final/damage", row.moves.damage),
-        **{f"final/{key}": rate.share for key, rate in feedback.items() if rate.n and not row.is_upper_bound},
+        **{key: rate.share for key, rate in feedback.items() if rate.n and not row.is_upper_bound},
         **{
             f"usage/{key}": float(getattr(row.spent.usage, key))
             for key in ("tokens", *Usage.__struct_fields__)
@@ -228,66 +219,23 @@ def metrics(row: Row, comparison: Comparison, curve: Curve) -> list[Metric]:
 
 
 def note(row: Row, comparison: Comparison) -> str:
-    """Markdown: the result, the baseline, and whether the difference is detected."""
-    headline = "upper bound, no pass@1:" if row.is_upper_bound else "pass@1"
+    """Markdown: the result, its differences, whether they were registered, and what counts against them."""
     seeds = ", ".join(map(str, row.seeds))
     lines = [
         f"**{escaped(row.arm)}** on {escaped(comparison.benchmark)}, {row.feedback_source} feedback, seeds {seeds}",
-        f"{headline} **{row.final.value:.3f}** (95 % interval {row.final.low:.3f} to {row.final.high:.3f}, "
-        f"{row.method}); {row.first.value:.3f} at attempt 1",
-        f"n = {row.n} cases of {row.tasks} tasks",
-        f"**NO VERDICT: {len(row.no_verdict)} cases**, left out of n" if row.no_verdict else "",
-        f"**SHARDS MISSING: {', '.join(row.shards)}**" if row.shards else "",
-        *(_sentence(difference, row, comparison) for difference in comparison.shown(row).values()),
-        f"No difference: {escaped(row.refused)}" if row.refused else "",
-        _registered(row),
+        escaped(answer(row, comparison)),
+        *(f"**{escaped(text)}**" for text in warnings_of(row)),
+        escaped(mark(row)),
     ]
-    return "\n\n".join(line for line in lines if line)
-
-
-def _estimate_text(difference: Difference | None, row: Row) -> str:
-    """The estimate as text, such as `+0.312 [+0.188, +0.425]`; "" without one."""
-    if difference is None:
-        return ""
-    return "bound " * row.is_upper_bound + cells.estimate(difference.estimate, digits=3, scale=1, signed=True)
-
-
-def _registered(row: Row) -> str:
-    """The registered study where it registered a comparison of this arm."""
-    if not row.study:
-        return "Exploratory: no registered study"
-    if not is_registered(row):
-        return f"Exploratory: no registered comparison of {escaped(row.study)}"
-    budgets = dict.fromkeys(each.budget for each in row.differences.values() if not each.exploratory)
-    scope = f" ({', '.join(budgets)}; other comparisons are exploratory)" if budgets else ""
-    return f"Registered study: {escaped(row.study)}{scope}"
-
-
-def _sentence(difference: Difference, row: Row, comparison: Comparison) -> str:
-    """With p, verdict and minimum detectable effect, of which an upper bound has none."""
-    estimate = difference.estimate
-    interval = f"95 % interval {estimate.low:+.3f} to {estimate.high:+.3f}"
-    not_matched = ", budgets **not matched**" * bool(difference.cut and not difference.cut.is_matched)
-    against = f"Against {escaped(str(comparison.baseline))}, {difference.budget}"
-    result = f"{against}: {estimate.value:+.3f} ({interval}){not_matched}"
-    if row.is_upper_bound:
-        return f"{result}: {claim(row, difference)}, no verdict"
-    verdict = difference.verdict if difference.is_detected else f"**{difference.verdict}**"
-    verdict += f", {loss}" if (loss := row.loss(difference)) else ""
-    effect = mde(difference) + " points" * (difference.minimum is not None)
-    p = f"p = {cells.p_value(difference.p_tasks)}, after Holm {cells.p_value(difference.p_holm)}"
-    return f"{result}, {p}: {verdict} (minimum detectable effect: {effect})"
-
-
-def _matched(row: Row) -> dict[str, Difference]:
-    """By unit, the differences at equal budgets, without those whose budgets could not be matched."""
-    return {unit: difference for unit, difference in row.equal.items() if difference.cut and difference.cut.is_matched}
+    return "\n\n".join(lines)
 
 
 def _at_equal(row: Row, prefix: str) -> dict[str, float]:
-    """Differences at equal budgets, with price ratio and break-even."""
+    """Differences at equal budgets that could be matched, with price ratio and break-even."""
     values: dict[str, float] = {}
-    for unit, difference in _matched(row).items():
+    for unit, difference in row.equal.items():
+        if not (difference.cut and difference.cut.is_matched):
+            continue
         values |= _difference(f"{prefix}{unit}", difference, not row.is_upper_bound)
         if price := difference.price:
             ratios = {"price_ratio": price.ratio, "break_even": price.break_even}

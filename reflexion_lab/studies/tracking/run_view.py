@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 from reflexion_lab.analysis import metrics as registry
 from reflexion_lab.analysis.report import cells
 from reflexion_lab.analysis.report.documents import escaped
+from reflexion_lab.analysis.report.page import metric
+from reflexion_lab.analysis.report.run_tables import warnings
 from reflexion_lab.analysis.stats.estimators import Point
 from reflexion_lab.analysis.stats.intervals import Estimate, Rate
 from reflexion_lab.analysis.summary import Log, Summary, cost_is_known
@@ -64,8 +66,8 @@ def metrics(log: Log, summary: Summary) -> list[Metric]:
     Figures of a run with a leak are called `upper_bound`: no table shall rank them as a pass@1.
     """
     figures: dict[str, float] = {}
-    for metric, value in registry.in_run(log):
-        figures |= registry.numbers(f"final/{metric.key(summary.is_upper_bound)}", value)
+    for each, value in registry.in_run(log):
+        figures |= registry.numbers(f"final/{each.key(summary.is_upper_bound)}", value)
     figures["final/n"] = summary.pass_at_1.n
     figures["final/no_verdict"] = len(summary.no_verdict)
     figures["final/n_feedback"] = summary.visible_pass.n
@@ -185,23 +187,15 @@ def interval(estimate: Estimate | Rate) -> str:
 
 
 def note(log: Log, summary: Summary, folder: Path) -> str:
-    """Markdown: what ran, the result with its interval and n, and the run folder."""
-    manifest, rate = log.manifest, summary.pass_at_1
-    arm, benchmark = (escaped(str(name)) for name in (manifest.config.get("arm", "run"), manifest.benchmark))
-    headline = "upper bound, no pass@1:" if summary.is_upper_bound else "pass@1"
-    unfinished = "" if is_complete(log) else ", **unfinished**"
-    first = f"; {summary.pass_at_1_first.share:.3f} at attempt 1" if summary.pass_at_1_first else ""
+    """Markdown: what ran, the result with its interval and n, the warnings, and the run folder."""
+    arm, benchmark = (escaped(str(name)) for name in (log.arm, log.manifest.benchmark))
     lines = (
-        f"**{arm}** on {benchmark}, {manifest.feedback_source} feedback, seed {manifest.seed}",
-        f"{headline} **{rate.share:.3f}** (95 % interval {rate.low:.3f} to {rate.high:.3f}){first}"
-        if rate.n
-        else f"{headline} not known",
-        f"n = {rate.n} of {summary.n_expected} tasks{unfinished}",
-        f"**NO VERDICT: {len(summary.no_verdict)} tasks**, left out of n" if summary.no_verdict else "",
-        f"**HARNESS ERRORS: {summary.harness_errors}**, no verdicts on programs" if summary.harness_errors else "",
+        f"**{arm}** on {benchmark}, {log.manifest.feedback_source} feedback, seed {log.manifest.seed}",
+        escaped(f"{metric(summary)} {cells.rate(summary.pass_at_1)}"),
+        *(f"**{escaped(text)}**" for text in warnings(log, summary)),
         f"Run folder: `{folder}`",
     )
-    return "\n\n".join(line for line in lines if line)
+    return "\n\n".join(lines)
 
 
 def params(manifest: Manifest) -> dict[str, str]:

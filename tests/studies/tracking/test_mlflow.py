@@ -41,7 +41,7 @@ def test_a_folder_is_one_flat_run_with_all_its_figures(tracker, run, logged):
     assert [(point.step, point.value) for point in history] == [(1, 0.25), (2, 0.5), (3, 0.75)]
     assert (job.data.metrics["final/pass_at_1"], job.data.metrics["usage/task_seconds"]) == (0.75, 8.0)
     assert (params["loop.max_attempts"], tags["feedback_source"], tags["sweep_id"]) == ("3", "visible", "sweep-7")
-    assert "pass@1 **0.750**" in tags["mlflow.note.content"]
+    assert "75.0 %" in tags["mlflow.note.content"]
     assert job.inputs.dataset_inputs[0].dataset.name == "basics"
     drawn = [client(tracker).download_artifacts(info.run_id, f"{name}.png") for name in FIGURES]
     assert {Path(figure).read_bytes() for figure in drawn} == {b"drawn"}, "the run's own figures"
