@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from html import escape
 from typing import Any
 
@@ -142,8 +141,7 @@ def explore(run: object) -> Explorer:
     return Explorer(Log.read(run_folders[0]))
 
 
-TALL = "720px"
-ONE, ALL = "one attempt", "whole history"
+WHOLE = "whole history"
 
 
 class Widgets:
@@ -152,122 +150,59 @@ class Widgets:
     def __init__(self, explorer: Explorer) -> None:
         import ipywidgets as w
 
-        self.explorer = explorer
-        self._still = False
-        histories = explorer.histories
-        results = _counted(list(RESULTS), [{task.result} for task in histories])
-        outcomes = _counted(WORDS, [task.outcomes for task in histories])
-        categories = _counted(
-            sorted({name for task in histories for name in task.categories}), [task.categories for task in histories]
-        )
-        lengths = [(f"{n} ({count})", n) for n, count in sorted(Counter(len(t.attempts) for t in histories).items())]
-        search = {"placeholder": "in words or code", "style": {"description_width": "initial"}}
-        self.filters = {
-            "result": self._choice(w, "result", [(ANY, ANY), *results]),
-            "outcome": self._choice(w, "an attempt", [(ANY, ANY), *outcomes]),
-            "category": self._choice(w, "category", [(ANY, ANY), *categories]),
-            "attempts": self._choice(w, "attempts", [(ANY, 0), *lengths]),
-            "text": w.Text(description="search", layout=_wide("220px"), **search),
+        self.explorer, histories = explorer, explorer.histories
+        choices = {
+            "result": _counted(list(RESULTS), [{task.result} for task in histories]),
+            "outcome": _counted(WORDS, [task.outcomes for task in histories]),
+            "category": _counted(
+                sorted({c for t in histories for c in t.categories}), [t.categories for t in histories]
+            ),
         }
-        self.tasks = w.Select(options=[], layout=w.Layout(width="300px", height=TALL, flex="0 0 auto"))
-        self.back, self.on = w.Button(icon="arrow-left"), w.Button(icon="arrow-right")
-        self.attempt = w.IntSlider(
-            min=1, max=1, description="attempt", layout=_wide("260px"), style={"description_width": "initial"}
-        )
-        self.mode = w.ToggleButtons(options=[ONE, ALL], style={"button_width": "110px"})
-        self.page = w.HTML()
-        self.count = w.HTML()
-        self.box = self._laid_out(w)
-        self._listen()
-        self._filter()
-
-    def _choice(self, w: Any, label: str, options: list[tuple[str, Any]]) -> Any:
-        look = {"description_width": "initial"}
-        return w.Dropdown(options=options, description=label, layout=_wide("208px"), style=look)
-
-    def _laid_out(self, w: Any) -> Any:
-        self.back.tooltip, self.on.tooltip = "previous attempt", "next attempt; after the last, the next task"
-        self.back.layout = self.on.layout = _wide("44px")
-        head = w.HTML(f'<div style="line-height: 1.5"><b>{escape(self.explorer.heading)}</b></div>')
-        rows = w.Layout(flex_flow="row wrap", align_items="center")
-        right = w.Layout(flex="1 1 480px", min_width="0", margin="0 0 0 10px")
-        self.pane = w.Box([self.page], layout=w.Layout(max_height=TALL, overflow="auto", display="block"))
-        steps = w.HBox([self.back, self.attempt, self.on, self.mode], layout=rows)
-        left = w.VBox([self.count, self.tasks], layout=w.Layout(flex="0 0 auto", width="308px"))
-        body = w.HBox([left, w.VBox([steps, self.pane], layout=right)], layout=w.Layout(flex_flow="row wrap"))
-        return w.VBox([head, w.HBox(list(self.filters.values()), layout=rows), body])
-
-    def _listen(self) -> None:
+        lengths = [(f"{n} ({count})", n) for n, count in sorted(Counter(len(t.attempts) for t in histories).items())]
+        self.filters: dict[str, Any] = {
+            name: w.Dropdown(options=[(ANY, ANY), *options], description=name) for name, options in choices.items()
+        }
+        self.filters["attempts"] = w.Dropdown(options=[(ANY, 0), *lengths], description="attempts")
+        self.filters["text"] = w.Text(description="search", placeholder="in words or code")
+        self.count, self.page = w.HTML(), w.HTML()
+        self.tasks, self.attempt = w.Select(rows=32), w.Dropdown()
+        head = w.HTML(f"<b>{escape(explorer.heading)}</b>")
+        pane = w.VBox([self.attempt, self.page], layout=w.Layout(flex="1 1 480px", min_width="0", max_height="720px"))
+        rows = w.Layout(flex_flow="row wrap")
+        body = w.HBox([w.VBox([self.count, self.tasks]), pane], layout=rows)
+        self.box = w.VBox([head, w.HBox(list(self.filters.values()), layout=rows), body])
         for choice in self.filters.values():
             choice.observe(lambda _: self._filter(), "value")
-        self.tasks.observe(lambda _: self._turn_to(), "value")
+        self.tasks.observe(lambda _: self._turn(), "value")
         self.attempt.observe(lambda _: self._show(), "value")
-        self.mode.observe(lambda _: self._show(), "value")
-        self.back.on_click(lambda _: self._step(-1))
-        self.on.on_click(lambda _: self._step(1))
-
-    @contextmanager
-    def _held(self) -> Iterator[None]:
-        """Change several widgets and render the page once at the end."""
-        before, self._still = self._still, True
-        try:
-            yield
-        finally:
-            self._still = before
-        self._show()
+        self._filter()
 
     def _filter(self) -> None:
-        explorer, filters = self.explorer, {name: choice.value for name, choice in self.filters.items()}
-        explorer.selected = [task for task in explorer.histories if fits(task, **filters)]
-        longest = max((len(task.attempts) for task in explorer.histories), default=0)
-        selected = self.tasks.value
-        with self._held():
-            self.tasks.options = [
-                (f"{task.strip.ljust(longest, '·')}  {visible(task.task_id)}", task) for task in explorer.selected
-            ]
-            self.tasks.value = selected if selected in explorer.selected else next(iter(explorer.selected), None)
-            summary = f"{len(explorer.selected)} of {len(explorer.histories)} tasks; ✓ ✗: hidden verdicts"
-            self.count.value = f'<div style="opacity: 0.75; font-size: 12px; line-height: 1.6">{summary}</div>'
-            self._turn_to()
+        explorer, before = self.explorer, self.tasks.value
+        values = {name: choice.value for name, choice in self.filters.items()}
+        explorer.selected = [task for task in explorer.histories if fits(task, **values)]
+        self.count.value = f"{len(explorer.selected)} of {len(explorer.histories)} tasks; ✓ ✗: hidden verdicts"
+        self.tasks.options = [(f"{task.strip}  {visible(task.task_id)}", task) for task in explorer.selected]
+        self.tasks.value = before if before in explorer.selected else next(iter(explorer.selected), None)
+        self._turn()
 
-    def _turn_to(self, at: int = 1) -> None:
-        """Attempt `at` of the selected task; -1 for its last."""
-        task = self.tasks.value
-        last = len(task.attempts) if task else 1
-        with self._held():
-            self.attempt.max = last
-            self.attempt.value = last if at < 0 else at
-
-    def _step(self, by: int) -> None:
-        """After the last attempt comes the first of the next task; before the first, the last of the previous task."""
-        selected, task = self.explorer.selected, self.tasks.value
-        if task is None:
-            return
-        if self.mode.value == ONE and 1 <= self.attempt.value + by <= len(task.attempts):
-            self.attempt.value += by
-            return
-        place = selected.index(task) + by
-        if 0 <= place < len(selected):
-            with self._held():
-                self.tasks.value = selected[place]
-                self._turn_to(1 if by > 0 else -1)
+    def _turn(self) -> None:
+        """The first attempt of the selected task."""
+        attempts = self.tasks.value.attempts if self.tasks.value else ()
+        self.attempt.options = [*((f"attempt {each.number}", n) for n, each in enumerate(attempts)), (WHOLE, -1)]
+        self.attempt.value = 0 if attempts else -1
+        self._show()
 
     def _show(self) -> None:
-        if self._still:
-            return
-        self.attempt.disabled = self.mode.value == ALL or self.tasks.value is None
-        task: TaskLine | None = self.tasks.value
-        html = "No task fits these filters." if task is None else self._page(task)
-        self.page.value = f'<div style="line-height: 1.5">{html}</div>'
-
-    def _page(self, task: TaskLine) -> str:
-        log, sources = self.explorer.log, self.explorer.sources
-        if self.mode.value == ALL:
-            return history(task.attempts, log.grades, sources)
-        pages = list(cards(task.attempts, log.grades, sources))
-        return macro("records", "strip")(pages, task.task_id) + macro("records", "attempt")(
-            pages[self.attempt.value - 1]
-        )
+        task, place, explorer = self.tasks.value, self.attempt.value, self.explorer
+        if task is None or place is None:
+            self.page.value = "No task fits these filters."
+        elif place == -1:
+            self.page.value = history(task.attempts, explorer.log.grades, explorer.sources)
+        else:
+            pages = list(cards(task.attempts, explorer.log.grades, explorer.sources))
+            strip = macro("records", "strip")(pages, task.task_id)
+            self.page.value = strip + macro("records", "attempt")(pages[place])
 
 
 def _counted(names: Any, sets: list[Any]) -> Iterator[tuple[str, str]]:
@@ -275,7 +210,3 @@ def _counted(names: Any, sets: list[Any]) -> Iterator[tuple[str, str]]:
     counts = Counter(name for group in sets for name in group)
     words = names if isinstance(names, dict) else {name: name for name in names}
     yield from ((f"{visible(word)} ({counts[name]})", name) for name, word in words.items() if counts[name])
-
-
-def _wide(width: str) -> dict[str, str]:
-    return {"width": width}

@@ -1,6 +1,5 @@
 """The judge: one hidden verdict a task while loops could still learn of it, all others after the seal, all counted."""
 
-import re
 from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
@@ -65,10 +64,6 @@ def test_the_log_counts_hidden_verdicts_before_and_after_the_seal(write_run):
     (folder.path / "grades.jsonl").write_bytes(b"".join(msgspec.json.encode(grade) + b"\n" for grade in grades))
     result = summary(Log.read(folder))
     assert (result.hidden_asked_open, result.hidden_asked_sealed) == (3, 2)
-    console = Console(record=True, width=150)
-    show(folder, console)
-    text = r"hidden verdicts\s+3 submissions of 3 tasks graded during the run, 2 other attempts afterwards"
-    assert re.search(text, console.export_text())
 
 
 def test_a_run_without_a_feedback_source_is_refused(sandbox, task, tmp_path):

@@ -365,6 +365,19 @@ def _usage(used: Usage, solved: int, is_unpriced: bool) -> tuple[str, ...]:
     return calls, prompt, written, each, f"{used.seconds:,.1f}", cost
 
 
+COUNTS = {
+    "left out of the reward": "did_not_run",
+    "reflections": "reflections",
+    "known at the start": "known_before",
+    "items read from other tasks": "read_of_others",
+    "loops ended by": "stop_reasons",
+    "inner loops ended by": "inner_loops",
+    "hidden outcomes": "submitted_outcomes",
+    "feedback outcomes, all attempts": "feedback_outcomes",
+    "withheld by the model": "withheld",
+    "loops restarted": "set_aside",
+}
+"""Names of counts by kind, with the fields of `Summary`."""
 OVER_ATTEMPT_1 = ("attempt_1_pass_at_1", "gain_over_attempt_1", "gain_over_attempt_1_p")
 """Metrics left out for loops with a single attempt."""
 
@@ -396,8 +409,7 @@ def facts(log: Log) -> Iterator[tuple[str, str]]:
     yield "models" if len(names) > 1 else "model", ", ".join(names)
     yield from ((f"server of the {role}", str(served)) for role, served in log.manifest.served.items())
     yield from lines
-    for part in (_verdicts, _suites, _reflection_lines, _memory, _exclusions):
-        yield from part(figures)
+    yield from _counts(figures)
     if figures.uncounted:
         yield "usage missing", spending(log)
     yield from ((f"server's own, {role}", own) for role, used in figures.usage.items() if (own := used.servers_own()))
@@ -429,62 +441,16 @@ def text(metric: metrics.Metric, value: metrics.Value, unit: str) -> str:
     return f"{line}, {metric.note}" if metric.note else line
 
 
-def _verdicts(figures: Summary) -> Iterator[tuple[str, str]]:
+def _counts(figures: Summary) -> Iterator[tuple[str, str]]:
+    """Repairs, model-written tests, confidence, and the counts by kind."""
     if (pair := figures.against_single) and figures.attempts_mean > 1:
         yield "against attempt 1", f"{pair.repaired} repaired, {pair.damaged} damaged"
-    submitted = f"{figures.hidden_asked_open} submissions of {figures.n_logged} tasks graded during the run"
-    yield "hidden verdicts", f"{submitted}, {figures.hidden_asked_sealed} other attempts afterwards"
-    if figures.did_not_run:
-        yield "left out of the reward", f"{cells.counts(figures.did_not_run)}; the other weights make up for it"
-
-
-def _suites(figures: Summary) -> Iterator[tuple[str, str]]:
     if suites := figures.suites:
         empty = f"{suites.empty} of {suites.suites} tasks without any" if suites.empty else "some for every task"
         yield "tests by the model", f"{suites.tests} kept, {empty}; left out: {cells.counts(suites.dropped)}"
-        yield "all tests valid", cells.rate(suites.valid_suites)
-        unjudged = f"; {suites.unjudged} not judged" if suites.unjudged else ""
-        yield "invalid tests", cells.counts(suites.invalid_outcomes) + unjudged
-        if single := figures.feedback_asserts:
-            right = f"{single.true_positives} pass, {single.false_negatives} fail on right programs"
-            wrong = f"{single.false_positives} pass, {single.true_negatives} fail on wrong ones"
-            yield "single tests", f"{right}; {wrong}, over all attempts"
-
-
-def _reflection_lines(figures: Summary) -> Iterator[tuple[str, str]]:
-    if figures.reflections:
-        yield "reflections", cells.counts(figures.reflections)
-    calibrations = figures.reflection_figures.calibration if figures.reflection_figures else {}
-    for name, calibration in calibrations.items():
-        brier = f"Brier {cells.estimate(calibration.brier, digits=3, scale=1)}"
-        naive = f"base-rate Brier {calibration.uncertainty:.3f}"
-        error = f"ECE {calibration.error:.3f} (by chance up to {calibration.error_by_chance:.3f})"
-        means = f"mean {calibration.confidence:.2f}, {calibration.came_true.k} of {calibration.n} passed"
-        yield f"confidence, {name}", f"{brier}, {naive}; {error}; {means}"
-
-
-def _memory(figures: Summary) -> Iterator[tuple[str, str]]:
-    if figures.read_of_others is not None:
-        before = cells.counts(figures.known_before) if figures.known_before else "nothing of earlier runs"
-        yield "known at the start", before
-        yield "items read from other tasks", f"{cells.counts(figures.read_of_others)}, by number of attempts"
-
-
-def _exclusions(figures: Summary) -> Iterator[tuple[str, str]]:
-    """Stop reasons, outcomes, and the tasks and attempts counted apart."""
-    yield "loops ended by", cells.counts(figures.stop_reasons)
-    if figures.inner_loops:
-        yield "inner loops ended by", f"{cells.counts(figures.inner_loops)}, over all attempts"
-    yield "hidden outcomes", cells.counts(figures.submitted_outcomes)
-    yield "feedback outcomes", f"{cells.counts(figures.feedback_outcomes)}, over all attempts"
-    if figures.no_verdict:
-        names = cells.listed(figures.no_verdict)
-        yield "left out of n", f"tasks without a hidden verdict {len(figures.no_verdict)}: {names}"
-    if figures.withheld:
-        yield "withheld by the model", f"{cells.counts(figures.withheld)}, attempts without a program, not passed"
-    if figures.set_aside:
-        yield "restarted", f"{cells.counts(figures.set_aside)}, loops that were set aside and started again; not in n"
-    if retries := sum(usage.retries for usage in figures.usage.values()):
-        yield "requests sent again", f"{retries} after a failed request"
-    if figures.torn:
-        yield "torn lines skipped", str(figures.torn)
+    for name, each in (figures.reflection_figures.calibration if figures.reflection_figures else {}).items():
+        brier = f"Brier {cells.estimate(each.brier, digits=3, scale=1)}, base-rate Brier {each.uncertainty:.3f}"
+        yield f"confidence, {name}", f"{brier}; mean {each.confidence:.2f}, {each.came_true.k} of {each.n} passed"
+    for name, field in COUNTS.items():
+        if counts := getattr(figures, field):
+            yield name, cells.counts(counts)

@@ -81,9 +81,6 @@ def test_written_tests_are_shown_with_what_they_were_worth(write_run):
     text = printed(folder, 120)
     assert "2 kept, 1 of 2 tasks without any; left out: 1 duplicate" in text
     assert "50.0 % [0.0, 100.0] (1 of 2 tests, over 1 task 95 %), the canonical solution passes" in text
-    assert row(text, "all tests valid")[:2] == ["0.0", "%"]
-    assert row(text, "invalid tests") == ["1", "fail"]
-    assert "2 pass, 1 fail on right programs; 1 pass, 4 fail on wrong ones, over all attempts" in text
     assert row(text, "suite_writer")[0] == "0"
 
 
@@ -209,7 +206,7 @@ IN_PROCESS = {"checks": (Check(name="a", outcome="pass", in_process=True), Check
     ("fields", "expected"),
     [
         ({"verification_type": "lint"}, ("seed 7, evaluated by lint", "Feedback by lint against hidden tests")),
-        (LEFT_OUT, ("1 lint by ruff; the other weights make up for it",)),
+        (LEFT_OUT, ("1 lint by ruff",)),
         (IN_PROCESS, ("1 of ", "checks in process: forgeable")),
     ],
 )
