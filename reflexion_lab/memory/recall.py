@@ -11,7 +11,7 @@ from reflexion_lab.limits import Count, Share, validated
 from reflexion_lab.protocols import Outcome, SharedMemory
 from reflexion_lab.records import UNKNOWN, Episode, Recollection, Task
 from reflexion_lab.text.prompts.render import program, shortened
-from reflexion_lab.text.shorten import cut, estimated, line
+from reflexion_lab.text.shorten import cut, estimated, filled, line
 
 DEFAULT, MIN_OMEGA, MAX_OMEGA = 3, 1, 10
 BY_COMPLEXITY = {"simple": 1, "moderate": 3, "complex": 5, "maximum": 10, "easy": 1, "medium": 3, "hard": 5}
@@ -186,12 +186,9 @@ def packed(episodes: Sequence[Episode], budget: int | None, text: Callable[[Epis
 
 def fitting(entries: Sequence[T], text: Callable[[T], str], budget: float) -> tuple[list[T], float]:
     """The `entries` that fit into `budget` tokens, packed from the first, and the remaining budget."""
-    packed = []
-    for entry in entries:
-        if (size := estimated(text(entry))) <= budget:
-            packed.append(entry)
-            budget -= size
-    return packed, budget
+    sizes = [estimated(text(entry)) for entry in entries]
+    numbers = filled(sizes, budget)
+    return [entries[number] for number in numbers], budget - sum(sizes[number] for number in numbers)
 
 
 def lessons_within(lessons: Recollection, budget: float) -> Recollection:

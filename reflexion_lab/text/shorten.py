@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import math
 import re
+from collections.abc import Callable, Sequence
+from itertools import accumulate
 
 
 def cut(text: str, chars: int, mark: str = "…") -> str:
@@ -68,3 +70,25 @@ def _tokens(piece: str) -> int:
     if "A" <= piece[-1] <= "Z":
         return -(-len(piece) // 2)
     return max(len(piece.encode(errors="replace")) - 1, 1)
+
+
+def filled(sizes: Sequence[int], budget: float, measured: Callable[[Sequence[int]], int] | None = None) -> list[int]:
+    """Numbers of the parts that fit into `budget` tokens, packed from the first; a part that does not fit is skipped.
+
+    `sizes`: tokens of each part alone, or less. `measured`: tokens of several parts with what stands around them; by
+    default their sum. It is called a few times for each run of parts that fit, not for each part.
+    """
+    measured = measured or (lambda numbers: sum(sizes[number] for number in numbers))
+    chosen: list[int] = []
+    room, rest = budget - measured(chosen), list(range(len(sizes)))
+    while room >= 0 and rest:
+        run = [number for number in rest if sizes[number] <= room]
+        fit, most = 0, sum(size <= room for size in accumulate(sizes[number] for number in run))
+        while fit < most:
+            middle = (fit + most + 1) // 2
+            left = budget - measured([*chosen, *run[:middle]])
+            fit, most, room = (middle, most, left) if left >= 0 else (fit, middle - 1, room)
+        chosen += run[:fit]
+        skipped = sizes[run[fit]] if fit < len(run) else 0
+        rest = [number for number in run[fit + 1 :] if not skipped or sizes[number] < skipped]
+    return chosen

@@ -60,7 +60,8 @@ class CuratedMemory:
             return tuple(items)
         rest = sum(estimated(item.text) for item in items) - sum(estimated(item.text) for item in banked)
         fit, _ = fitting(banked, attrgetter("text"), self.limits.max_tokens - rest)
-        return tuple(item for item in items if item in fit or item not in banked)
+        left_out = {item.item_id for item in banked} - {item.item_id for item in fit}
+        return tuple(item for item in items if item.item_id not in left_out)
 
     def finished(self, task: Task, attempts: Sequence[Attempt]) -> Finished:
         """A finished loop for the curator, with the items that it read; memory must be that of its round."""

@@ -9,12 +9,12 @@ import hashlib
 import io
 import re
 import tokenize
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 import msgspec
 from msgspec.structs import replace
@@ -35,7 +35,7 @@ from reflexion_lab.records import (
 )
 from reflexion_lab.text.replies.extract import Extraction, Reader, extract
 from reflexion_lab.text.replies.syntax import Parser
-from reflexion_lab.text.shorten import cut, estimated, line, percent
+from reflexion_lab.text.shorten import cut, estimated, filled, line, percent
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -198,6 +198,10 @@ class Fitted(NamedTuple):
     left_out: tuple[str, ...]
 
 
+_NEWEST_FIRST = {"own": -1, "others": -1, "items": 1, "wisdom": 1, "mistakes": 1, "insights": -1}
+"""Parts of a recollection in the order of need; -1: the last of them is the most needed."""
+
+
 class Prompts:
     """The templates of one variant, with few-shot examples.
 
@@ -234,38 +238,39 @@ class Prompts:
         whole = render(memory=memory)
         if max_tokens is None or estimated(whole) <= max_tokens:
             return Fitted(whole, ())
-        packed = replace(memory, others=(), own=(), items=(), wisdom=(), mistakes=(), insights=(), session="")
-        chosen = self.examples[:0]
+        bare = replace(memory, **dict.fromkeys(_NEWEST_FIRST, ()), session="")
 
         def has_room(memory: Recollection) -> bool:
-            return estimated(render(memory=memory, examples=chosen)) <= max_tokens
+            return estimated(render(memory=memory, examples=())) <= max_tokens
 
         # If the bare task does not fit, no episode will.
-        if memory.own and has_room(packed):
+        if memory.own and has_room(bare):
             last = memory.own[-1]
-            newest = shortened(last, lambda episode: has_room(replace(packed, own=(episode,))))
+            newest = shortened(last, lambda episode: has_room(replace(bare, own=(episode,))))
             if newest is None or _change(newest) != _change(last):
-                packed = replace(packed, hint=_hint(last, lambda text: has_room(replace(packed, hint=text))))
-            newest = None if packed.hint else newest or last
+                bare = replace(bare, hint=_hint(last, lambda text: has_room(replace(bare, hint=text))))
+            newest = None if bare.hint else newest or last
             memory = replace(memory, own=(*memory.own[:-1], *filter(None, [newest])))
-        parts: list[tuple[str, Any]] = [
-            (kind, each) for kind in ("own", "others") for each in reversed(getattr(memory, kind))
-        ]
-        parts += [(kind, item) for kind in ("items", "wisdom", "mistakes") for item in getattr(memory, kind)]
-        parts += [("insights", insight) for insight in reversed(memory.insights)]
-        parts += [("session", memory.session), *(("examples", example) for example in self.examples)]
-        for kind, item in parts:
-            more, examples = packed, chosen
-            if kind == "examples":
-                examples = (*chosen, item)
-            elif kind == "session":
-                more = replace(packed, session=item)
-            else:
-                items, is_newest_last = getattr(packed, kind), kind in ("own", "others", "insights")
-                more = replace(packed, **{kind: (item, *items) if is_newest_last else (*items, item)})
-            if estimated(render(memory=more, examples=examples)) <= max_tokens:
-                packed, chosen = more, examples
-        return Fitted(render(memory=packed, examples=chosen), tuple(sorted(memory.ids - packed.ids)))
+        parts = [(kind, n) for kind in _NEWEST_FIRST for n in range(len(getattr(memory, kind)))[:: _NEWEST_FIRST[kind]]]
+        parts += [("session", 0), *(("examples", n) for n in range(len(self.examples)))]
+
+        def chosen(numbers: Sequence[int]) -> tuple[Recollection, tuple[Example, ...]]:
+            kept = {parts[number] for number in numbers}
+            fields = {
+                kind: tuple(each for n, each in enumerate(getattr(memory, kind)) if (kind, n) in kept)
+                for kind in _NEWEST_FIRST
+            }
+            session = memory.session if ("session", 0) in kept else ""
+            examples = tuple(example for n, example in enumerate(self.examples) if ("examples", n) in kept)
+            return replace(bare, **fields, session=session), examples
+
+        def rendered(numbers: Sequence[int]) -> str:
+            packed, examples = chosen(numbers)
+            return render(memory=packed, examples=examples)
+
+        sizes = [estimated(memory.items[n].text.strip()) if kind == "items" else 0 for kind, n in parts]
+        numbers = filled(sizes, max_tokens, lambda numbers: estimated(rendered(numbers)))
+        return Fitted(rendered(numbers), tuple(sorted(memory.ids - chosen(numbers)[0].ids)))
 
 
 @cache
