@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from itertools import groupby, islice, pairwise
-from typing import Generic, TypeVar
+from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import groupby, pairwise
+from typing import TypeVar
 
 from msgspec.structs import replace
 
@@ -20,7 +20,7 @@ from reflexion_lab.memory.curators.curated import CuratedMemory
 from reflexion_lab.memory.episodic import EpisodeBuffer, episode_of, session_after, session_id
 from reflexion_lab.memory.lessons.insights import Insights, insight_of, with_insight
 from reflexion_lab.memory.lessons.mistakes import Mistakes, mistakes_of
-from reflexion_lab.memory.lessons.wisdom import USAGE, Extraction, WisdomBook, recount, wisdom_used, with_fields_of
+from reflexion_lab.memory.lessons.wisdom import HISTORY, Extraction, WisdomBook, recount, wisdom_used, with_fields_of
 from reflexion_lab.memory.recall import DEFAULT, adapted, lessons_within
 from reflexion_lab.memory.retrieval.texts import Match, failure_query, query
 from reflexion_lab.protocols import Outcome, Retriever, S, Store, Stored
@@ -39,12 +39,9 @@ from reflexion_lab.records import (
     Update,
     Wisdom,
 )
-from reflexion_lab.storage.in_memory import Packed
 from reflexion_lab.storage.kinds import AGING, id_of, is_removed
 
 D = TypeVar("D", Episode, Mistake, Session)
-BATCH = 200
-"""Episodes of a store that are indexed at once."""
 WIDER = 4
 """Growth factor of a search that found too few episodes of the wanted outcome."""
 
@@ -105,7 +102,7 @@ class Archive:
         self.same_task = same_task
         self.omega = DEFAULT
         self.outcomes: dict[str, tuple[int, int]] = {}
-        self.buffer = EpisodeBuffer(max_episodes, retriever(), match, Packed(Episode))
+        self.buffer = EpisodeBuffer(max_episodes, retriever(), match)
         self.book = WisdomBook(retriever(), retire_after, retire_below)
         self.mistakes = Mistakes(retriever(), max_mistakes, self.shown.min_score)
         self.insights = Insights()
@@ -126,17 +123,18 @@ class Archive:
         Records of the run `run_id` itself are skipped, since its rounds add them again. Items are those of
         `beginning`, of the store, or `items`, as far as the curator's limits hold.
         """
-        episodes, mistakes = _Loaded(self.store, Episode), _Loaded(self.store, Mistake)
+        episodes, mistakes = list(self.store.read(Episode)), list(self.store.read(Mistake))
         wisdom = beginning.wisdom if beginning else tuple(self.store.read(Wisdom))
         if items is None:
             items = beginning.items if beginning else self.owned(self.stored_items())
         if self.curated:
             self.curated.begin({item.item_id: item for item in items}.values())
         if beginning:
-            episodes.end_at(beginning.episodes, beginning.newest_episode)
-            mistakes.end_at(beginning.mistakes, beginning.newest_mistake)
+            episodes = _until(episodes, beginning.episodes, beginning.newest_episode)
+            mistakes = _until(mistakes, beginning.mistakes, beginning.newest_mistake)
         if beginning and run_id:
-            episodes.omitted, mistakes.omitted = f"ep-{run_id}/", f"mistake-{run_id}/"
+            episodes = [each for each in episodes if not each.episode_id.startswith(f"ep-{run_id}/")]
+            mistakes = [each for each in mistakes if not each.mistake_id.startswith(f"mistake-{run_id}/")]
             stored = (record for kind in AGING for record in self.store.read(kind))
             self._times = {id_of(record): record.timestamp for record in stored if f"{run_id}/" in id_of(record)}
         for entry in wisdom:
@@ -145,22 +143,21 @@ class Archive:
         if self.same_task:
             loops = {*self._loops.values()}
             self._sessions = {each.session_id: each for each in self.store.read(Session) if each.session_id in loops}
-        for batch in batched(mistakes):
-            self.mistakes.extend(batch)
+        self.mistakes.extend(mistakes)
         for entry in wisdom:
             self.book.remember_usage(entry)
-        if beginning and (episodes.count, mistakes.count) != (beginning.episodes, beginning.mistakes):
+        if beginning and (len(episodes), len(mistakes)) != (beginning.episodes, beginning.mistakes):
             _warn(
                 f"the store lost records since the run started ({beginning.episodes:,} episodes and "
-                f"{beginning.mistakes:,} mistakes then, {episodes.count:,} and {mistakes.count:,} of them now); "
+                f"{beginning.mistakes:,} mistakes then, {len(episodes):,} and {len(mistakes):,} of them now); "
                 "the rest of the run recalls the remaining ones"
             )
         kept = self.curated.memory.items if self.curated else ()
         if beginning:
             return replace(beginning, items=kept)
         return Beginning(
-            episodes=episodes.count, newest_episode=episodes.newest, mistakes=mistakes.count,
-            newest_mistake=mistakes.newest, wisdom=wisdom, items=kept,
+            episodes=len(episodes), newest_episode=id_of(episodes[-1]) if episodes else "", mistakes=len(mistakes),
+            newest_mistake=id_of(mistakes[-1]) if mistakes else "", wisdom=wisdom, items=kept,
         )  # fmt: skip
 
     def stored_items(self) -> tuple[Item, ...]:
@@ -278,39 +275,35 @@ class Archive:
     def _without(self, entry: Wisdom, task_id: str) -> Wisdom | None:
         """`entry` as extracted from the other tasks; None if they alone do not yield it."""
         others = self._extraction.without(entry, task_id) if task_id else entry
-        return others and with_fields_of(entry, others, USAGE)
+        return others and with_fields_of(entry, others, HISTORY)
 
     def _take(self, episodes: Iterable[Episode]) -> list[Wisdom]:
         """Index `episodes`, oldest first; returns the changed wisdom. Uses of wisdom are counted from the episodes, so
         loading a round again counts nothing twice.
         """
-        uses: list[tuple[str, bool, float]] = []
-        changed = {entry.wisdom_id: entry for entry in self._extraction.add(self._indexed(episodes, uses))}
-        for entry in changed.values():
-            self.book.upsert(entry)
-        for wisdom_id, passed, at in uses:
-            if wisdom_id in self.book:
-                changed[wisdom_id] = self.book.record_usage(wisdom_id, passed, at)
-        return [self.book[wisdom_id] for wisdom_id in changed]
-
-    def _indexed(self, episodes: Iterable[Episode], uses: list[tuple[str, bool, float]]) -> Iterator[Episode]:
-        """The `episodes`, each in the buffer, with its insight, its `uses` of wisdom and the outcomes of its loop."""
-        stored = (episode for batch in batched(episodes) for episode in self.buffer.extend(batch))
+        stored = self.buffer.extend(episodes)
+        self._taken += len(stored)
         for _, loop in groupby(stored, key=lambda episode: episode.session_id):
-            attempts = list(loop)
-            self._taken += len(attempts)
-            self._loops[attempts[-1].task_id] = attempts[-1].session_id
-            for episode in attempts:
-                if episode.reflection:
-                    self.insights.add(episode.task_id, insight_of(episode.reflection))
-                uses += [(name, episode.passed, episode.timestamp) for name in wisdom_used(episode)]
-            self.omega = adapted(self.omega, attempts)
-            # Reflected failures, and those fixed by the next attempt, by category; unknown verdicts are skipped.
-            for failure, retry in pairwise(attempts):
-                if failure.reflection and not failure.passed and retry.metadata.get("outcome") not in UNKNOWN:
-                    fixed, n = self.outcomes.get(failure.category, (0, 0))
-                    self.outcomes[failure.category] = (fixed + retry.passed, n + 1)
-            yield from attempts
+            self._learn(list(loop))
+        changed = {entry.wisdom_id: self.book.upsert(entry) for entry in self._extraction.add(stored)}
+        for episode in stored:
+            for name in wisdom_used(episode):
+                if name in self.book:
+                    changed[name] = self.book.record_usage(name, episode.passed, episode.timestamp)
+        return [self.book[name] for name in changed]
+
+    def _learn(self, attempts: Sequence[Episode]) -> None:
+        """Insights and outcomes of one loop."""
+        self._loops[attempts[-1].task_id] = attempts[-1].session_id
+        for episode in attempts:
+            if episode.reflection:
+                self.insights.add(episode.task_id, insight_of(episode.reflection))
+        self.omega = adapted(self.omega, attempts)
+        # Reflected failures, and those fixed by the next attempt, by category; unknown verdicts are skipped.
+        for failure, retry in pairwise(attempts):
+            if failure.reflection and not failure.passed and retry.metadata.get("outcome") not in UNKNOWN:
+                fixed, n = self.outcomes.get(failure.category, (0, 0))
+                self.outcomes[failure.category] = (fixed + retry.passed, n + 1)
 
 
 def runs_in(store: Store) -> set[str]:
@@ -329,33 +322,10 @@ def is_begun_with(store: Store, beginning: Beginning, owner: str) -> bool:
     return any(item.item_id in items for item in beginning.items) if beginning.items else not ids and not items
 
 
-class _Loaded(Generic[S]):
-    """The records of one kind in a store, read one by one."""
-
-    def __init__(self, store: Store, kind: type[S]) -> None:
-        self.omitted = ""
-        """Beginning of the ids that are skipped."""
-        self.count, self.newest = 0, ""
-        """Number of records that were read, and id of the last one."""
-        self._read: Callable[[], Iterator[S]] = lambda: store.read(kind)
-        self._end: int | None = None
-
-    def end_at(self, count: int, newest: str) -> None:
-        """Read only what existed at a run's start: up to the id `newest`, at most `count`."""
-        places = (n for n, record in enumerate(self._read(), 1) if id_of(record) == newest)
-        self._end = min(count, next(places, 0)) if newest else count
-
-    def __iter__(self) -> Iterator[S]:
-        for record in islice(self._read(), self._end):
-            if not self.omitted or not id_of(record).startswith(self.omitted):
-                self.count, self.newest = self.count + 1, id_of(record)
-                yield record
-
-
-def batched(records: Iterable[S]) -> Iterator[list[S]]:
-    remaining = iter(records)
-    while batch := list(islice(remaining, BATCH)):
-        yield batch
+def _until(records: list[S], count: int, newest: str) -> list[S]:
+    """What existed at a run's start: the records up to the id `newest`, at most `count`."""
+    places = (place for place, record in enumerate(records, 1) if id_of(record) == newest)
+    return records[: min(count, next(places, 0)) if newest else count]
 
 
 def _warn(message: str) -> None:

@@ -6,7 +6,7 @@ import re
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping, MutableSequence, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -347,25 +347,23 @@ class EpisodeBuffer:
 
     Storing takes constant time, also at capacity; a look-up takes time proportional to its result. `max_episodes`:
     capacity; the oldest episode is evicted. 0 or less: 1000. `retriever`: for `relevant`; empty, for this buffer alone.
-    `match`: retrieval document of an episode, one of `texts.MATCHES`. `episodes`: an empty store; default: in memory.
+    `match`: retrieval document of an episode, one of `texts.MATCHES`.
     """
 
     @validated
     def __init__(
-        self,
-        max_episodes: int = DEFAULT_EPISODES,
-        retriever: Retriever | None = None,
-        match: Match = "task",
-        episodes: MutableMapping[int, Episode] | None = None,
+        self, max_episodes: int = DEFAULT_EPISODES, retriever: Retriever | None = None, match: Match = "task"
     ) -> None:
         self.capacity = max_episodes if max_episodes > 0 else DEFAULT_EPISODES
         self._retriever = retriever
         self._match = match
         self._lock = threading.Lock()
-        # By the retriever's document numbers, `_first` to `total - 1`.
-        self._episodes: MutableMapping[int, Episode] = {} if episodes is None else episodes
+        self._writing = threading.Lock()
+        """Held while the retriever indexes, which may call a model: readers wait for `_lock` alone."""
+        self._episodes: dict[int, Episode] = {}
+        """By the retriever's document numbers, `_first` to `total - 1`."""
         self._first = self.total = 0
-        self._numbers: dict[str, dict[str, MutableSequence[int]]] = {"task": {}, "agent": {}, "session": {}}
+        self._numbers: dict[str, dict[str, deque[int]]] = {"task": {}, "agent": {}, "session": {}}
 
     def store(self, episode: Episode) -> Episode:
         """Store an episode; returns it with an id and a timestamp. Raises DataError without an `agent_id`."""
@@ -374,26 +372,29 @@ class EpisodeBuffer:
     def extend(self, episodes: Iterable[Episode]) -> list[Episode]:
         """As `store`, for several episodes, oldest first; all or none are stored."""
         stored = [filled(episode) for episode in episodes]
-        with self._lock:
+        with self._writing:
             if self._retriever is not None:
                 self._retriever.add([document(episode, self._match) for episode in stored])
-            for episode in stored:
-                if len(self._episodes) == self.capacity:
-                    for numbers, name in self._look_ups(self._episodes.pop(self._first)):
-                        del numbers[name][0]
-                        if not numbers[name]:
-                            del numbers[name]
-                    self._first += 1
-                self._episodes[self.total] = episode
-                for numbers, name in self._look_ups(episode):
-                    # A deque takes 0.7 KB, which pays for an agent's many episodes alone.
-                    numbers.setdefault(name, deque() if numbers is self._numbers["agent"] else []).append(self.total)
-                self.total += 1
+            with self._lock:
+                for episode in stored:
+                    self._put(episode)
             if self._retriever is not None:
                 self._retriever.forget(self._first)
         return stored
 
-    def _look_ups(self, episode: Episode) -> Iterator[tuple[dict[str, MutableSequence[int]], str]]:
+    def _put(self, episode: Episode) -> None:
+        if len(self._episodes) == self.capacity:
+            for numbers, name in self._look_ups(self._episodes.pop(self._first)):
+                numbers[name].popleft()
+                if not numbers[name]:
+                    del numbers[name]
+            self._first += 1
+        self._episodes[self.total] = episode
+        for numbers, name in self._look_ups(episode):
+            numbers.setdefault(name, deque()).append(self.total)
+        self.total += 1
+
+    def _look_ups(self, episode: Episode) -> Iterator[tuple[dict[str, deque[int]], str]]:
         return zip(self._numbers.values(), (episode.task_id, episode.agent_id, episode.session_id), strict=True)
 
     def by_task(self, task_id: str) -> list[Episode]:
@@ -418,9 +419,9 @@ class EpisodeBuffer:
         """
         if self._retriever is None:
             raise ConfigError("EpisodeBuffer: no retriever for relevant episodes; pass one")
+        hits = self._retriever.rank(text, k)
         with self._lock:
-            hits = self._retriever.rank(text, k)
-            near = {hit.number: self._episodes[hit.number] for hit in hits if hit.score >= min_score}
+            near = {n: self._episodes[n] for n, score in hits if score >= min_score and n in self._episodes}
         note(self._retriever, text, hits, near)
         return [*near.values()]
 

@@ -218,7 +218,6 @@ def _verdict(evaluation: Evaluation) -> EvaluatorOutput:
     tests = sum(check.kind == "test" for check in evaluation.checks)
     metrics: dict[str, float] = {"tests_passed": tests - len(failing.get("test", ())), "tests_total": tests}
     metrics |= {f"{kind}_errors": len(checks) for kind, checks in failing.items() if kind != "test"}
-    metrics |= {f"{kind}_errors": len(checks) for kind, checks in failing.items() if kind != "test"}
     results = tuple(VerificationResult(kind, "failed" if texts[kind] else "passed", texts[kind]) for kind in kinds)
     return EvaluatorOutput(
         evaluation.passed, evaluation.verification_type, evaluation.reward, results, tuple(errors), metrics,

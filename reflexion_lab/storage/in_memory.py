@@ -1,63 +1,15 @@
-"""Records in memory: the store that ends with the process, and compressed records by key."""
+"""The store that ends with the process."""
 
 from __future__ import annotations
 
 import threading
-import zlib
-from collections.abc import Iterator, MutableMapping, Sequence
-from typing import Any, TypeVar
-
-import msgspec
+from collections.abc import Iterator, Sequence
+from typing import cast
 
 from reflexion_lab.limits import Above0, validated
 from reflexion_lab.protocols import S, Stored
-from reflexion_lab.records import Episode, Record, Search
+from reflexion_lab.records import Episode, Search
 from reflexion_lab.storage.kinds import KIND_OF, KINDS, is_old, matching, prepared
-
-K = TypeVar("K")
-R = TypeVar("R", bound=Record)
-
-
-class Packed(MutableMapping[K, R]):
-    """Records of one `kind` by key, compressed, in order of arrival. The first one is the dictionary of the others, so
-    that a record takes what is new in it. Not thread-safe, except for iterators of `snapshot`.
-    """
-
-    def __init__(self, kind: type[R]) -> None:
-        self._decode = msgspec.json.Decoder(kind).decode
-        self._first = b""
-        self._packed: dict[K, bytes | R] = {}
-
-    def __setitem__(self, key: K, record: R) -> None:
-        try:
-            body = msgspec.json.encode(record)
-        except UnicodeEncodeError:  # half of a character, as in a log by hand
-            self._packed[key] = record
-            return
-        self._first = self._first or body
-        packer = zlib.compressobj(zdict=self._first)
-        self._packed[key] = packer.compress(body) + packer.flush()
-
-    def __getitem__(self, key: K) -> R:
-        return self._unpacked(self._packed[key])
-
-    def __delitem__(self, key: K) -> None:
-        del self._packed[key]
-
-    def __iter__(self) -> Iterator[K]:
-        return iter(self._packed)
-
-    def __len__(self) -> int:
-        return len(self._packed)
-
-    def snapshot(self) -> Iterator[R]:
-        """The records at the time of the call, without those stored later."""
-        return map(self._unpacked, list(self._packed.values()))
-
-    def _unpacked(self, packed: bytes | R) -> R:
-        if not isinstance(packed, bytes):
-            return packed
-        return self._decode(zlib.decompressobj(zdict=self._first).decompress(packed))
 
 
 class InMemory:
@@ -71,8 +23,7 @@ class InMemory:
     @validated
     def __init__(self, retention_days: Above0 | None = None) -> None:
         self._lock = threading.Lock()
-        self._records: dict[str, Packed[str, Any]] = {}
-        self.clear()
+        self._records: dict[str, dict[str, Stored]] = {kind.name: {} for kind in KINDS}
 
     def append(self, records: Sequence[Stored]) -> None:
         """Raises DataError, as `kinds.prepared`."""
@@ -83,25 +34,22 @@ class InMemory:
 
     def read(self, kind: type[S]) -> Iterator[S]:
         with self._lock:
-            records: Iterator[S] = self._records[KIND_OF[kind].name].snapshot()
-        yield from records
+            records = list(self._records[KIND_OF[kind].name].values())
+        yield from cast("list[S]", records)
 
     def search(self, search: Search) -> list[Episode]:
         return matching(search, self.read(Episode))
 
     def prune(self, before: float) -> int:
-        removed = 0
         with self._lock:
-            for records in self._records.values():
-                old = [key for key, record in records.items() if is_old(record, before)]
-                for key in old:
-                    del records[key]
-                removed += len(old)
-        return removed
+            old = [(name, key) for name, kept in self._records.items() for key, r in kept.items() if is_old(r, before)]
+            for name, key in old:
+                del self._records[name][key]
+        return len(old)
 
     def clear(self) -> None:
         with self._lock:
-            self._records = {kind.name: Packed(kind.record) for kind in KINDS}
+            self._records = {kind.name: {} for kind in KINDS}
 
     def close(self) -> None:
         """Nothing to do; records can still be read."""

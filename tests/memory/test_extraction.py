@@ -187,3 +187,33 @@ def test_a_query_is_the_prompt_and_what_the_newest_episode_adds_the_shorter_firs
     assert query(task, [episode(1, failure_analysis="")], "task_error") == "the sum"
     assert query(task, [episode(1), episode(2, failure_analysis="KeyError")], "task_error") == "the sum\nKeyError"
     assert query(task, [episode(1, code="f()", failure_analysis="KeyError")], "task_code") == "f()\nthe sum"
+
+
+OF_TASKS = st.lists(
+    st.builds(
+        lambda number, about, change, confidence: (number, about, change, confidence), st.integers(0, 40),
+        st.sampled_from("abcd"), st.sampled_from(["", "look", "think", "wait"]), st.sampled_from([0.1, 0.5, 0.9]),
+    ),
+    min_size=2,
+    max_size=25,
+)  # fmt: skip
+
+
+@given(OF_TASKS)
+def test_wisdom_without_a_task_is_that_of_the_others(drawn):
+    episodes = [
+        builders.episode(
+            episode_id=f"ep-{place}",
+            task_id=about,
+            passed=False,
+            reflection=builders.reflection(root_cause=f"Bound {number} off", what_to_change=change, confidence=sure),
+        )
+        for place, (number, about, change, sure) in enumerate(drawn)
+    ]
+    whole = Extraction()
+    whole.add(episodes)
+    (entry,) = whole.wisdom
+    assert whole.without(entry, "e") == entry
+    for left_out in {episode.task_id for episode in episodes}:
+        others = [episode for episode in episodes if episode.task_id != left_out]
+        assert [*filter(None, [whole.without(entry, left_out)])] == extract(others)

@@ -1,5 +1,4 @@
 import hashlib
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from msgspec.structs import replace
@@ -87,22 +86,6 @@ def test_one_batch_may_hold_an_id_twice_and_more_than_fits():
     memory = remembering(*(mistake(f"m{n % 5}", f"task {n % 5}", severity=n / 10) for n in range(10)), max_entries=2)
     entries = memory.retrieve_similar("task", 9)
     assert {entry.mistake_id: entry.severity for entry in entries} == {"m4": 0.9, "m3": 0.8}
-
-
-@pytest.mark.usefixtures("restless")
-def test_threads_at_once_keep_the_bound_and_mix_up_no_prompts():
-    memory = Mistakes(Jaccard(), max_entries=50)
-
-    def extend(thread):
-        for n in range(60):
-            memory.extend([mistake(f"{thread}-{n}", f"sort list{thread}x{n}")])
-
-    with ThreadPoolExecutor(8) as threads:
-        list(threads.map(extend, range(8)))
-    kept = memory.retrieve_similar("sort", 99)
-    assert len(memory) == len(kept) == 50
-    for entry in kept:
-        assert memory.retrieve_similar(entry.prompt, 1) == [entry]
 
 
 def test_the_reflection_before_the_pass_is_the_correction():

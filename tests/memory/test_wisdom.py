@@ -1,6 +1,5 @@
 """The book of wisdom: what is found, what sinks, what is retired, and that nothing of it is lost."""
 
-from concurrent.futures import ThreadPoolExecutor
 from unittest.mock import Mock
 
 import pytest
@@ -204,19 +203,3 @@ def test_an_upserted_text_replaces_the_older_one_in_searches():
     assert patterns(book.relevant("nil testing", 5)) == ["nil pointer"]
     assert book.relevant("code", 5) == []
     assert len(book) == 1
-
-
-def test_threads_that_read_and_write_at_once_lose_nothing():
-    book = WisdomBook(Jaccard(), retire_after=10**6)
-    book.upsert(wisdom("pointer", 1))
-
-    def work(thread):
-        for number in range(50):
-            book.upsert(wisdom(f"pointer {thread} {number}"))
-            book.record_usage("wis-1", success=True, at=1.0)
-            assert len(book.relevant("pointer", 1)) == 1
-
-    with ThreadPoolExecutor(4) as threads:
-        list(threads.map(work, range(4)))
-    assert len(book) == 201
-    assert book["wis-1"].use_count == 200

@@ -34,8 +34,9 @@ class Index:
         hidden = len(whole) - len(items)
         with self._lock:
             self._update(whole)
-            hits = self._retriever.rank(text, k + hidden if k > 0 else 0)
-            near = {hit.number: whole[hit.number - self._first] for hit in hits if hit.score >= min_score}
+            first = self._first
+        hits = self._retriever.rank(text, k + hidden if k > 0 else 0)
+        near = {hit.number: whole[hit.number - first] for hit in hits if hit.score >= min_score}
         note(self._retriever, text, hits, near)
         shown = {item.item_id for item in items} if hidden else ()
         return [item for item in near.values() if not hidden or item.item_id in shown][: max(k, 0)]

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import threading
 import time
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
+from itertools import count, pairwise
 
 from msgspec.structs import replace
 
@@ -21,7 +20,7 @@ CHECK_CHARS = 200
 
 
 class Mistakes:
-    """The newest mistakes, retrieved by similar prompts. Thread-safe.
+    """The newest mistakes, retrieved by similar prompts. They change between rounds only, while no loop reads them.
 
     `retriever`: empty, for this memory alone. `max_entries`: capacity; the oldest mistake is evicted. `threshold`:
     minimum score of a retrieved mistake, in [0, 1], inclusive.
@@ -32,7 +31,6 @@ class Mistakes:
         self.max_entries = max_entries
         self.threshold = threshold
         self._retriever = retriever
-        self._lock = threading.Lock()
         # By the retriever's document numbers, in order of arrival.
         self._entries: dict[int, Mistake] = {}
         self._numbers: dict[str, int] = {}
@@ -49,22 +47,20 @@ class Mistakes:
         """
         dated = (entry if entry.timestamp else replace(entry, timestamp=time.time()) for entry in mistakes)
         entries = [entry for entry in dated if entry.prompt.strip()]
-        with self._lock:
-            new = {entry.mistake_id: entry.prompt for entry in entries if entry.mistake_id not in self._numbers}
-            self._retriever.add(list(new.values()))
-            for mistake_id in new:
-                self._numbers[mistake_id] = self._next
-                self._next += 1
-            stored = []
-            for entry in entries:
-                number = self._numbers[entry.mistake_id]
-                older = self._entries.get(number, entry)
-                self._entries[number] = replace(entry, correction=entry.correction or older.correction)
-                stored.append(self._entries[number])
-            while len(self._entries) > self.max_entries:
-                oldest = self._entries.pop(self._next - len(self._entries))
-                del self._numbers[oldest.mistake_id]
-            self._retriever.forget(self._next - len(self._entries))
+        new = {entry.mistake_id: entry.prompt for entry in entries if entry.mistake_id not in self._numbers}
+        self._retriever.add(list(new.values()))
+        self._numbers |= dict(zip(new, count(self._next)))
+        self._next += len(new)
+        stored = []
+        for entry in entries:
+            number = self._numbers[entry.mistake_id]
+            older = self._entries.get(number, entry)
+            self._entries[number] = replace(entry, correction=entry.correction or older.correction)
+            stored.append(self._entries[number])
+        while len(self._entries) > self.max_entries:
+            oldest = self._entries.pop(self._next - len(self._entries))
+            del self._numbers[oldest.mistake_id]
+        self._retriever.forget(self._next - len(self._entries))
         return stored
 
     def retrieve_similar(self, prompt: str, k: int = 3, *, except_task: str = "") -> list[Mistake]:
@@ -74,10 +70,9 @@ class Mistakes:
         """
         if k <= 0:
             return []
-        with self._lock:
-            own = sum(mistake.task_id == except_task for mistake in self._entries.values()) if except_task else 0
-            hits = self._retriever.rank(prompt, k + own)
-            near = {hit.number: self._entries[hit.number] for hit in hits if hit.score >= self.threshold}
+        own = sum(mistake.task_id == except_task for mistake in self._entries.values()) if except_task else 0
+        hits = self._retriever.rank(prompt, k + own)
+        near = {hit.number: self._entries[hit.number] for hit in hits if hit.score >= self.threshold}
         note(self._retriever, prompt, hits, near)
         return [mistake for mistake in near.values() if not except_task or mistake.task_id != except_task][:k]
 
