@@ -1,13 +1,9 @@
-"""Findings of a benchmark check as a table, lines and JSON; progress of the check."""
+"""Findings of a benchmark check as a table, lines and JSON."""
 
 from __future__ import annotations
 
-import sys
-import threading
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict
@@ -15,7 +11,6 @@ from msgspec.structs import asdict
 from reflexion_lab.analysis.report.cells import interval, line, listed, table
 from reflexion_lab.analysis.stats.intervals import Rate
 from reflexion_lab.audit.lint_dataset import CHECKS, Finding, Linted
-from reflexion_lab.io.terminal import LOG_EVERY, bar, in_notebook
 from reflexion_lab.tasks.benchmarks.similar import SIMILAR
 from reflexion_lab.text.shorten import number_of
 
@@ -93,25 +88,6 @@ def as_json(linted: Linted, seconds: float) -> dict[str, Any]:
         "findings": [finding._asdict() for finding in linted.findings],
         "seconds": round(seconds, 3),
     }
-
-
-@contextmanager
-def progress(total: int) -> Iterator[Callable[[], None]]:
-    """Progress of `total` tasks: a function to call after each, which updates a bar, or prints lines in a log."""
-    is_log = not (sys.stderr.isatty() or in_notebook())
-    lock, logged, checked = threading.Lock(), time.monotonic(), 0
-    with bar(total=total, unit="task", disable=is_log) as tasks:
-
-        def step() -> None:
-            nonlocal logged, checked
-            with lock:
-                checked += 1
-                tasks.update()
-                if is_log and time.monotonic() - logged > LOG_EVERY:
-                    logged = time.monotonic()
-                    print(f"{checked}/{total} tasks checked", file=sys.stderr, flush=True)
-
-        yield step
 
 
 def _ranked(findings: Sequence[Finding], severities: Sequence[str]) -> list[Finding]:

@@ -40,7 +40,8 @@ def lint_dataset(options: argparse.Namespace) -> int:
     from rich.console import Console
 
     from reflexion_lab.audit.lint_dataset import lint
-    from reflexion_lab.audit.lint_report import as_json, progress, show
+    from reflexion_lab.audit.lint_report import as_json, show
+    from reflexion_lab.audit.stored_programs import counter
     from reflexion_lab.runner.config.compose import compose
     from reflexion_lab.runner.config.parts import load_benchmark, load_sandbox
 
@@ -52,7 +53,7 @@ def lint_dataset(options: argparse.Namespace) -> int:
         benchmark = load_benchmark(cfg, sandbox)
         if benchmark.note:
             warnings.warn(benchmark.note, stacklevel=2)
-        with progress(len(benchmark)) as each:
+        with counter(benchmark.name, "task", len(benchmark)) as bar:
             linted = lint(
                 benchmark.tasks,
                 sandbox,
@@ -61,7 +62,7 @@ def lint_dataset(options: argparse.Namespace) -> int:
                 seed=cfg.seed,
                 workers=sandbox.servers,
                 strict=options.strict or cfg.benchmark.name in PROMISE_ALL,
-                each=each,
+                each=bar.update,
             )
     finally:
         sandbox.close()

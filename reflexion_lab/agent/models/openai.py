@@ -58,40 +58,10 @@ class OpenAIModel:
     ConfigError: an argument is out of range; Unanswered: there is no key, or no reply after all retries; ModelNotFound:
     the server has no such model or path. No message contains the key.
 
-    Parameters
-    ----------
-    model : str
-        Name of the model at the server.
-    base_url : str, optional
-        Default: OPENAI_BASE_URL, else OpenAI. `/chat/completions` at the end is left out, a query goes with every
-        request, and a path without a version is tried with `/v1`, too. Part of the fingerprint.
-    api_key_env : str
-        Environment variable with the key. With a `base_url` it may be unset, as for local servers.
-    api_key_file : str, optional
-        File with the key, readable by its owner only; replaces `api_key_env`.
-    answers_as : sequence of str, optional
-        Other model names that the server may report. Part of the fingerprint.
-    retries : int
-        Retries, 0 or more, after a 408, 409, 429 or 5xx, a lost connection, an incomplete or unreadable answer or a
-        time-out, with jittered exponential back-off of at most 8 s, or after the server's Retry-After. No retry if that
-        exceeds 120 s or the credit is exhausted.
-    timeout : float
-        Seconds without data after which a request fails.
-    deadline : float
-        Seconds from the head of an answer to its end.
-    requests_per_minute : float, optional
-        Rate limit, including retries; default: none.
-    slots : int
-        Concurrent calls, and concurrent tasks if the config's `workers` is null.
-    context : int
-        Context in tokens, to which prompts are cut; 0: as the server says, else no cut. Part of the fingerprint.
-    price_per_million : sequence of float, optional
-        Price per million prompt tokens, completion tokens and, if different, cached prompt tokens. None: unknown, and
-        the cost is 0.
-    extra_body : mapping, optional
-        Request fields to add or replace; None removes a field. Part of the fingerprint.
-    reasoning_effort : str, optional
-        `minimal`, `low`, `medium`, `high` or another word of the server; None: its own. Part of the fingerprint.
+    The arguments are the keys of `model=openai`, each with its comment in conf/model/openai.yaml; unless said there,
+    `base_url` is OPENAI_BASE_URL, else OpenAI. `/chat/completions` at its end is left out, a query goes with every
+    request, and a path without a version is tried with `/v1`, too. Model, address, `answers_as`, `context`,
+    `extra_body` and `reasoning_effort` are part of the fingerprint.
     """
 
     only_chats = "model=openai, whose models chat"

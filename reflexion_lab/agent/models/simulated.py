@@ -77,29 +77,12 @@ class SimulatedModel:
     A reply depends on the sampling seed, the prompt and the draw only. Usage counts one token per four characters,
     rounded up. Raises ConfigError: a probability is out of range, or a task has no canonical solution.
 
-    Parameters
-    ----------
-    tasks : sequence of Task
-        Tasks with canonical solutions.
-    first : float
-        Mean over tasks of the probability that the first program is right, in [0, 1].
-    spread : float
-        Variance of that probability (beta distribution) as a share of the largest possible variance, in [0, 1].
-    repair, damage : float
-        Probabilities, in [0, 1], that an actor whose prompt shows an earlier attempt fixes a wrong program or breaks a
-        right one. Without an earlier attempt in the prompt, programs are drawn independently.
-    partial : float, default 0.0
-        Share of inputs, in [0, 1), on which a wrong program is right. On the others it returns another value; at 0, it
-        raises. It is never right on all hidden tests: tasks whose hidden tests hold no call with literal arguments get
-        programs that raise.
-    seed : int
-        Seed of the tasks' probabilities.
-    slots : int
-        Concurrent calls.
-    context : int
-        Tokens of prompt and reply together; 0: no limit.
-    price_per_million : sequence of float
-        Prices of prompt and completion tokens.
+    `first`: mean over tasks of the probability that the first program is right. `spread`: variance of that probability
+    (beta distribution) as a share of the largest possible variance. `repair`, `damage`: probabilities that an actor
+    whose prompt shows an earlier attempt fixes a wrong program or breaks a right one; without an earlier attempt in the
+    prompt, programs are drawn independently. `partial`: share of inputs on which a wrong program is right; on the
+    others it returns another value, and at 0 it raises. It is never right on all hidden tests: tasks whose hidden tests
+    hold no call with literal arguments get programs that raise. `seed`: of the tasks' probabilities.
     """
 
     only_chats = "model=simulated, which answers whole prompts"
