@@ -26,7 +26,7 @@ GROUPS = [
 CONFIGS = [tuple(filter(None, choices)) for choices in zip_longest(*GROUPS)]
 """Every choice of every group once, as many at once as there are groups: to compose a config takes its time."""
 EXECUTION = re.compile(
-    rf"({'|'.join(manifest.EXECUTION_KEYS)})(\..*)?|{'|'.join(map(re.escape, (*manifest.PLACED, manifest.DATA)))}"
+    rf"({'|'.join(manifest.EXECUTION_KEYS)})(\..*)?|{'|'.join(map(re.escape, manifest.PLACED))}"
     rf"|(model|roles\.\w+)\.({'|'.join(manifest.HOW_ASKED)})"
 )
 
@@ -85,7 +85,7 @@ def test_the_documented_table_of_keys_is_that_of_the_code():
     rows = re.findall(r"^\| (`.*?) \| (\S.*?) \|", page.partition("## Keys and digests")[2].partition("\n## ")[0], re.M)
     by_keys = {tuple(re.findall(r"`([^`]+)`", keys)): answer for keys, answer in rows}
     no = {key for keys, answer in by_keys.items() if answer == "no" for key in keys} - {"model=openai"}
-    assert no == {*manifest.EXECUTION_KEYS, *manifest.PLACED, *manifest.HOW_ASKED, manifest.DATA} - {"prices"}
+    assert no == {*manifest.EXECUTION_KEYS, *manifest.PLACED, *manifest.HOW_ASKED} - {"prices"}
     assert by_keys["prices",] == "if a stop rule has a `cost`"
 
 

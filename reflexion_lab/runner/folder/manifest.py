@@ -35,15 +35,14 @@ EXECUTION_KEYS = (
     "prices", "silent_replies",
 )  # fmt: skip
 """Config keys that do not affect results; excluded from the digest."""
-PLACED = ("sandbox.servers", "store.place", "memory.reflection_files", "benchmark.shard")
-"""Likewise keys within groups. The initial contents of a store are in the run's memory.json."""
+DATA = "benchmark.load.path"
+PLACED = ("sandbox.servers", "store.place", "memory.reflection_files", "benchmark.shard", DATA)
+"""Likewise keys within groups. What a store held at the start is in the run's memory.json; see `same_tasks`."""
 RUNS = ("reflector.pool", "memory.shared.items.of")
 """Paths of runs, which count relative to the run root: it may be moved, or spelled in another way."""
 SALT = "memory.shared.items.salt"
 """Of ids of items, which prompts may show; in the digest if it `is_own_salt`."""
 SEEDED = ("seed", "benchmark.load.seed", "reflector.pool", "study")
-DATA = "benchmark.load.path"
-"""Path of the tasks, not in the digest; runs have the same tasks if they are `same_tasks`."""
 HOW_ASKED = ("api_key_env", "api_key_file", "retries", "timeout", "deadline", "requests_per_minute")
 """Likewise keys of models of a server, which have the key `api_key_env`: a run may be resumed with other values."""
 EXACT = 2**53
@@ -126,11 +125,9 @@ def named(label: object) -> str:
     return re.sub(r"[^\w.+=@-]", "_", str(label))[:80]
 
 
-def config_digest(config: Mapping[str, Any], spelled: bool = False) -> str:
-    """SHA-256 over the `measured` part of a config, shortened to 16 hex digits; `spelled`: as in earlier versions, with
-    paths of tasks and runs as they are spelled.
-    """
-    return hashlib.sha256(msgspec.json.encode(measured(config, spelled), order="deterministic")).hexdigest()[:16]
+def config_digest(config: Mapping[str, Any]) -> str:
+    """SHA-256 over the `measured` part of a config, shortened to 16 hex digits."""
+    return hashlib.sha256(msgspec.json.encode(measured(config), order="deterministic")).hexdigest()[:16]
 
 
 def store_place(config: Mapping[str, Any]) -> str:
@@ -159,12 +156,10 @@ def shard_of(config: Mapping[str, Any]) -> str:
     return str(node.get("shard") or "") if isinstance(node, Mapping) else ""
 
 
-def measured(config: Mapping[str, Any], spelled: bool = False) -> dict[str, Any]:
-    """The part of a config that can affect results, with 1.0 as 1; includes prices if a stop rule reads costs.
-    `spelled` as of `config_digest`.
-    """
+def measured(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of a config that can affect results, with 1.0 as 1; includes prices if a stop rule reads costs."""
     silent = {key for key in EXECUTION_KEYS if not (key == "prices" and _reads_cost(config))}
-    root = None if spelled else config.get("run_root") or "."
+    root = config.get("run_root") or "."
     return {key: _measured(key, value, root) for key, value in config.items() if key not in silent}
 
 
@@ -278,18 +273,17 @@ def _changed(first: Provenance, other: Provenance) -> list[str]:
 
 
 def _measured(key: str, node: Any, root: object) -> Any:
-    """A config node without the keys that do not affect results; paths of runs relative to `root`, if that is given."""
+    """A config node without the keys that do not affect results, with paths of runs relative to `root`."""
     if isinstance(node, Mapping):
         how = HOW_ASKED if "api_key_env" in node and key.startswith(("model", "roles.")) else ()
         below = {name: f"{key}.{name}" for name in node if name not in how}
-        left_out = (*PLACED, DATA) if root else PLACED
-        kept = {name: _measured(place, node[name], root) for name, place in below.items() if place not in left_out}
+        kept = {name: _measured(place, node[name], root) for name, place in below.items() if place not in PLACED}
         if key == "memory.shared.items" and not is_own_salt(kept.get("salt")):
             kept.pop("salt", None)
         return kept
     if isinstance(node, list | tuple):
         return [_measured(key, value, root) for value in node]
-    if root and key in RUNS and node is not None:
+    if key in RUNS and node is not None:
         return _from_root(node, root)
     return int(node) if isinstance(node, float) and node.is_integer() and abs(node) < EXACT else node
 

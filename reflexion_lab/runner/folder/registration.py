@@ -19,14 +19,14 @@ import msgspec
 from reflexion_lab.errors import DataError, LabError
 from reflexion_lab.io.files import UNREADABLE, content, replace
 from reflexion_lab.records import Manifest, Provenance, Record
-from reflexion_lab.runner.folder.manifest import DATA, settings, shard_of
+from reflexion_lab.runner.folder.manifest import settings, shard_of
 
 EXTRA = {
     "discordance": 0.0, "agreement": 0.5, "clusters": 0, "cluster_agreement": 0.5, "equivalence_margin": 0.0,
     "shared": "", "registered": None,
 }  # fmt: skip
 """Fields that are part of the digest only with another value than this default."""
-SEEDED = ("seed", "reflector.pool", "study", DATA)
+SEEDED = ("seed", "reflector.pool", "study")
 """Config keys that a registration leaves out: seeds and tasks have fields of their own, pools are runs of a seed."""
 ABSENT = "no such key"
 """Value of a key at the seeds whose config lacks it."""

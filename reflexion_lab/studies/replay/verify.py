@@ -126,8 +126,6 @@ def of_config(manifest: Manifest) -> Finding:
     """The digest of the config, and values that the manifest repeats."""
     config = manifest.config
     digest = config_digest(config)
-    if (earlier := config_digest(config, spelled=True)) == manifest.config_digest:
-        digest = earlier
     beside = [
         unlike(f"manifest.json, {key}", getattr(manifest, key), f"{config[key]}, as its config says")
         for key in ("seed", "feedback_source")
