@@ -16,7 +16,6 @@ from reflexion_lab.analysis.learning.calibration import Forecast, calibration
 from reflexion_lab.analysis.learning.effect import effect
 from reflexion_lab.analysis.learning.transfer import transfer
 from reflexion_lab.analysis.learning.transitions import transitions
-from reflexion_lab.analysis.report.comparison import sheets
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats.bootstrap import difference, interval, rate
 from reflexion_lab.analysis.stats.clusters import ALONE, are_shared, by_cluster, merged, places
@@ -91,16 +90,6 @@ def test_one_run_is_over_clusters_in_its_summary_and_page(run, capsys):
     assert main(["show", str(double.path), "--full"]) == 0
     text = " ".join(capsys.readouterr().out.split())
     assert "over 40 clusters 95 %" in text and "shares in %, 95 %: adjusted t over clusters" in text
-
-
-def test_tables_say_how_many_clusters_where_tasks_share_one(run):
-    comparisons = [compare(compared(run, *how)) for how in ((dict, None), (twice, TWINS))]
-    alone, shared = (" ".join(map(repr, sheets(comparison))) for comparison in comparisons)
-    assert "clusters" not in alone
-    assert "80 tasks in 40 clusters" in " ".join(shared.split())
-    assert "160 pairs (80 tasks in 40 clusters)" in " ".join(shared.split())
-    methods = [" ".join(sheet.method for sheet in sheets(comparison)) for comparison in comparisons]
-    assert ["with an interval (adjusted t over clusters)" in text for text in methods] == [False, True]
 
 
 def test_seeds_that_draw_other_tasks_have_wilsons_interval_under_its_name(run):

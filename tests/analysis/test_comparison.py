@@ -9,7 +9,6 @@ from reflexion_lab.analysis.comparison.budgets import matched
 from reflexion_lab.analysis.comparison.grouping import arms
 from reflexion_lab.analysis.stats.bootstrap import interval
 from reflexion_lab.analysis.stats.intervals import adjusted, mcnemar, paired_difference, wilson
-from reflexion_lab.analysis.stats.matching import break_even
 from reflexion_lab.cli.main import main
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Usage
@@ -161,14 +160,6 @@ def test_a_price_ratio_and_break_even_are_those_by_hand(dear_words):
     assert price.break_even / 16 == pytest.approx(0.348, abs=0.0005)
     by_words = named(compare(arms(dear_words), "retry"), "words").equal["completion_tokens"].price
     assert (by_words.spend, by_words.baseline_spend) == (90, 19)
-
-
-def test_break_even_lies_between_one_and_the_price_ratio():
-    assert break_even(790 / 119, 0.123) * 0.123 == pytest.approx(0.58, abs=0.005)
-    assert break_even(4, 0) == 4
-    assert (break_even(1, 0.3), break_even(3, 1)) == (pytest.approx(1), 1)
-    with pytest.raises(ValueError, match=r"ratio and share: got 2 and 1\.5"):
-        break_even(2, 1.5)
 
 
 def test_words_that_only_cost_more_lose_by_their_price_and_do_no_harm(run, respent):

@@ -7,8 +7,6 @@ from pathlib import Path
 import pytest
 
 import reflexion_lab as rl
-from reflexion_lab.analysis.comparison.grouping import arms
-from reflexion_lab.analysis.figures.curves import Curve
 from reflexion_lab.analysis.summary import Log, summary
 from reflexion_lab.cli.main import main
 from reflexion_lab.runner.folder.folder import RunFolder
@@ -63,22 +61,6 @@ def test_feedback_passed_is_of_the_tasks_that_show_a_test(run):
     assert curve[-1] == summary(log).visible_pass.share
 
 
-def test_show_says_how_many_and_which(run, capsys):
-    assert main(["show", str(run.path), "--full"]) == 0
-    text = " ".join(capsys.readouterr().out.split())
-    assert "NO VERDICT: 1 of 3 tasks" in text and "own/2" in text
-    assert "of 2 tasks, Wilson 95 %" in text
-    assert "Convergence, n = 2 tasks" in text
-
-
-def test_compare_says_how_many_and_which(folders, capsys):
-    assert main(["compare", "--full", *(str(path) for paths in folders.values() for path in paths)]) == 0
-    text = " ".join(capsys.readouterr().out.split())
-    assert "NO VERDICT: 2 of 6 cases of reflexion" in text
-    assert "reflexion: 2 cases without a hidden verdict: 1 at seed 0 (own/2); 1 at seed 1 (own/2)" in text
-    assert "No case was left out" not in text
-
-
 def test_a_report_counts_pairs_and_cases_with_a_verdict_alone(folders, tmp_path):
     runs = [str(path) for paths in folders.values() for path in paths]
     assert main(["report", *runs, "--out", str(tmp_path / "report")]) == 0
@@ -90,13 +72,6 @@ def test_a_report_counts_pairs_and_cases_with_a_verdict_alone(folders, tmp_path)
     assert [line["as_run_pairs"] for line in table] == ["4", ""], "retry is the baseline"
     curves = list(csv.DictReader((tmp_path / "report" / "curves.csv").open()))
     assert {line["n"] for line in curves} == {"4"}
-
-
-def test_curves_and_arms_have_one_n(folders):
-    (arm,) = arms(folders["reflexion"])
-    assert {case.task_id for case in arm.no_verdict} == {"own/2"}
-    assert len(arm.verdicts()) == 4
-    assert {point.n for point in Curve.over(arm).points} == {4}
 
 
 def test_frames_hold_no_false_for_it(folders):

@@ -146,19 +146,6 @@ def test_what_cannot_be_drawn_is_said(make_runs, pyplot, write_run):
     assert not pyplot.get_fignums()
 
 
-def test_it_draws_under_any_backend(make_runs, pyplot):
-    import matplotlib
-
-    runs = make_runs("reflexion", tasks=4)
-    before = matplotlib.get_backend()
-    try:
-        for backend in ("svg", "pdf", "template"):
-            pyplot.switch_backend(backend)
-            assert plot.curves(runs).figure.canvas is not None
-    finally:
-        pyplot.switch_backend(before)
-
-
 def test_arms_of_a_sweep_have_short_names_a_heat_map_and_figures_without_words(make_runs):
     runs = make_runs("reflexion", "reflexion", "reflexion")
     names = {text.get_text() for text in plot.budgets(runs).get_legend().get_texts()}

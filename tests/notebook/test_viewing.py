@@ -157,15 +157,6 @@ def test_a_retry_is_shown_as_its_difference():
     assert "return x" in same.text
 
 
-def test_long_unchanged_stretches_are_counted_not_shown():
-    body = "".join(f"a{n} = {n}\n" for n in range(30))
-    lines = Reader(view(attempt(2, body + "b = 1\n" + body), before=attempt(1, body + "b = 2\n" + body))).inside["pre"][
-        0
-    ]
-    assert lines.count("27 unchanged") == 2
-    assert len(lines.splitlines()) == 2 + 6 + 2
-
-
 def checked(outcome, message="", **fields):
     return attempt(checks=(Check(name="assert f(1) == 2", outcome=outcome, message=message, **fields),))
 
@@ -223,13 +214,6 @@ def test_findings_of_tools_are_no_tests():
     assert repr(view(attempt(checks=checks[2:]))) == "attempt 1 at own/f: passed"
 
 
-def test_many_failures_are_folded_and_none_is_lost():
-    checks = [Check(name=f"assert f({n}) == 0", outcome="timeout", message="late") for n in range(9)]
-    read = Reader(view(attempt(checks=checks)))
-    assert "4 more failing" in read.inside["summary"]
-    assert all(check.name in read.text for check in checks)
-
-
 @pytest.mark.parametrize("text", ["the prompt", "\nstarts with a blank line", "```python\nx\n```\n\n"])
 def test_what_the_model_read_and_wrote_is_there_word_for_word(text):
     messages = (Message(role="system", content="be brief"), Message(role="user", content=text))
@@ -283,15 +267,6 @@ def test_a_draft_is_shown_as_its_difference_to_the_draft_before():
     assert "Turn 4 · same program as turn 3" in read.words
     assert "Program the draft of turn 4 1 def f(x):" in read.words
     assert len([block for block in read.inside["pre"] if "def f(x):" in block]) == 3
-
-
-def test_texts_of_turns_are_not_repeated_below_them():
-    record = attempt(reply="reply 2", messages=turn(1).messages)
-    read = Reader(view(working(record, turn(1, thought="hm"), turn(2), rationale="hm")))
-    assert [read.text.count(text) for text in ("message 1", "reply 2", "hm")] == [1, 1, 1]
-    elsewhere = Reader(view(working(record, Step(program="pass"), rationale="so")))
-    assert [elsewhere.text.count(text) for text in ("message 1", "reply 2")] == [1, 1]
-    assert "Rationale so" in elsewhere.words
 
 
 def test_a_critique_stands_with_its_draft_and_its_improvement():

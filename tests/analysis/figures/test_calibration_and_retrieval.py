@@ -5,7 +5,6 @@ from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.figures import calibration as calibration_plots
 from reflexion_lab.analysis.figures import retrieval
 from reflexion_lab.analysis.figures.calibration import reliability
-from reflexion_lab.analysis.figures.style import COLOURS, FAINT
 from reflexion_lab.analysis.learning.calibration import Forecast, calibration
 from reflexion_lab.analysis.learning.reflections import reflections
 from reflexion_lab.analysis.run_log import Log
@@ -55,15 +54,6 @@ def test_reliability_diagram_draws_shares_intervals_and_n(diagram):
     assert min(ax.get_yticks()) == 0
     assert texts(ax) == ["2", "3"]
     assert "Brier 0." in ax.get_title(loc="left")
-
-
-def test_bars_and_dots_are_told_apart_in_grey():
-    from matplotlib.colors import to_rgb
-
-    def grey(colour):
-        return sum(weight * part for weight, part in zip((0.299, 0.587, 0.114), to_rgb(colour), strict=True))
-
-    assert grey(FAINT) - grey(COLOURS[0]) > 0.3
 
 
 def test_the_drawing_of_confidence_holds_its_bins(log):

@@ -29,13 +29,6 @@ def test_the_lines_are_the_points(curve):
     assert ax.yaxis.get_major_formatter()(0.5) == "50 %"
 
 
-def test_the_caption_holds_what_it_takes_to_read_the_figure(write_run):
-    folder = write_run(RUN, seed=7)
-    text = drawing([Arm("reflexion", [Log.read(folder)])]).caption
-    for part in ("n = 3 tasks", "1 seed (7)", "Feedback: visible", "95 % intervals: Wilson"):
-        assert part in text
-
-
 def test_an_oracle_curve_is_never_called_pass_at_1(write_run):
     drawn = drawing([Arm("oracle arm", [Log.read(write_run(RUN, feedback_source="oracle"))])])
     ax = drawn.panels[0](axes())
@@ -43,15 +36,6 @@ def test_an_oracle_curve_is_never_called_pass_at_1(write_run):
     assert line.get_label() == "oracle arm (UPPER BOUND, not pass@1)"
     assert "pass@1" not in drawn.title
     assert "UPPER BOUND" in drawn.caption
-
-
-def test_a_lone_point_still_shows_its_interval(write_run):
-    from matplotlib.collections import LineCollection
-
-    single = Curve.over(Arm("single", [Log.read(write_run({"a": [(1.0, True)], "b": [(0.0, False)]}))]))
-    ax = curves([single], axes())
-    (bar,) = (collection for collection in ax.collections if isinstance(collection, LineCollection))
-    assert list(bar.get_segments()[0][:, 1]) == [single.points[0].low, single.points[0].high]
 
 
 def test_the_figure_and_its_numbers_are_saved_from_any_thread(write_run, tmp_path):

@@ -1,7 +1,6 @@
 import csv
 import random
 from functools import cache
-from itertools import pairwise
 
 import pytest
 from msgspec.structs import replace
@@ -12,8 +11,6 @@ from reflexion_lab.analysis.comparison.budgets import accuracy_by_spending
 from reflexion_lab.analysis.comparison.grouping import arms
 from reflexion_lab.analysis.figures import budgets as budget_plots
 from reflexion_lab.analysis.figures import curves, drawing, heat_map
-from reflexion_lab.analysis.figures import outcome_map as outcome_panels
-from reflexion_lab.analysis.figures import transitions as transition_plots
 from reflexion_lab.analysis.figures.budgets import budget
 from reflexion_lab.analysis.figures.curves import Curve
 from reflexion_lab.analysis.figures.differences import differences
@@ -21,7 +18,7 @@ from reflexion_lab.analysis.figures.drawing import save_figures
 from reflexion_lab.analysis.figures.memory import along_the_stream, orders, windows
 from reflexion_lab.analysis.figures.memory import drawing as memory_drawing
 from reflexion_lab.analysis.figures.outcome_map import outcome_map
-from reflexion_lab.analysis.figures.style import COLOURS, LINES, look, share_axis, spread, weighed
+from reflexion_lab.analysis.figures.style import share_axis, spread
 from reflexion_lab.analysis.figures.transitions import transition_bars
 from reflexion_lab.analysis.learning.transitions import transitions
 from reflexion_lab.records import Update, Usage
@@ -145,17 +142,6 @@ def test_other_first_attempts_are_not_called_shared(make_arms):
     assert "first attempts of reflexion are not those of retry" in curves.drawing([first, second]).caption
 
 
-@pytest.mark.parametrize("count", [1, 2, 5, 10])
-def test_names_at_the_ends_of_curves_do_not_cover_each_other(make_arms, count):
-    items = [Curve.over(arm) for arm in make_arms(*(f"arm{place}" for place in range(count)))]
-    ax = curves.curves(items, axes())
-    heights = sorted(text.xy[1] for text in by_gid(ax.texts, "name"))
-    low, high = ax.get_ylim()
-    assert len(heights) == count
-    assert all(low <= height <= high for height in heights)
-    assert all(above - below > 0.06 * (high - low) for below, above in pairwise(heights))
-
-
 def test_every_figure_with_an_oracle_is_watermarked(make_arms):
     result = make_arms("retry", "oracle")
     (retry, oracle), compared = result, compare(result)
@@ -204,29 +190,6 @@ def test_differences_are_those_of_the_comparison(make_arms):
     assert [bar.get_width() for bar in bars] == [2 * minimum for minimum in known]
 
 
-@pytest.mark.parametrize("span", [0.0011, 0.011, 0.05, 0.11, 0.3, 1.0])
-def test_ticks_stand_where_they_say(make_arms, span):
-    from matplotlib.ticker import MaxNLocator
-
-    arms_ = make_arms("retry", "reflexion")
-    spent, shares = budget({arms_[0]: accuracy_by_spending(arms_[0], "calls")}, "calls", axes()), axes()
-    share_axis(shares, [0.0, 1.0], "solved")
-    points = differences(compare(arms_), axes()).xaxis
-    for axis, low, high, scale in ((points, -span, span, 100), (shares.yaxis, 1 - span, 1, 100),
-                                   (spent.xaxis, 100, 100 + 100 * span, 1)):  # fmt: skip
-        ticks = MaxNLocator(8).tick_values(low, high)
-        texts = [axis.get_major_formatter()(tick, None) for tick in ticks]
-        values = [float(text.removesuffix(" %").replace("−", "-").replace(",", "")) for text in texts]
-        assert values == pytest.approx([scale * tick for tick in ticks], abs=1e-4 * span)
-
-
-@pytest.mark.slow
-def test_a_difference_that_was_refused_is_not_drawn(make_arms, tmp_path):
-    result = make_arms("retry", seeds=(1,)) + make_arms("reflexion", seeds=(2,))  # without a case in common
-    names = {figure.drawing.name for figure in save_figures(tmp_path / "figures", compare(result), result)}
-    assert "differences" not in names
-
-
 def test_bars_of_an_attempt_are_all_of_its_programs(make_arms):
     (arm,) = make_arms("reflexion")
     moves = transitions(arm)
@@ -238,12 +201,6 @@ def test_bars_of_an_attempt_are_all_of_its_programs(make_arms):
             heights[place] = heights.get(place, 0) + bar.get_height()
     assert heights == {2: pytest.approx(1), 3: pytest.approx(1)}
     assert f"n = {moves.programs[0].n}" in words(ax)
-
-
-def test_kinds_of_moves_are_told_apart_without_colour(make_arms):
-    (arm,) = make_arms("reflexion")
-    ax = transition_bars(transitions(arm), axes())
-    assert len({(by_gid(ax.patches, kind)[0].get_hatch()) for kind in ("wc", "cw", "ww")}) == 3
 
 
 def test_outcome_map_has_a_cell_per_attempt_easiest_task_first(saved, make_arms):
@@ -336,14 +293,6 @@ def test_share_axes_hold_all_intervals_and_name_their_range(make_arms):
     assert ax.get_ylabel() == "share"
 
 
-def test_intervals_of_all_colours_are_equally_dark():
-    def darkness(colour):
-        red, green, blue = (255 - int(colour[place : place + 2], 16) for place in (1, 3, 5))
-        return weighed(colour, LINES)["alpha"] * (0.2126 * red + 0.7152 * green + 0.0722 * blue) / 255
-
-    assert [darkness(colour) for colour in COLOURS] == pytest.approx([LINES] * len(COLOURS))
-
-
 def test_seeds_and_words_alone_are_no_sweep_nor_an_unknown_key(make_arms):
     result = make_arms("retry", "reflexion")
     assert heat_map.swept(result) == []
@@ -372,21 +321,6 @@ def test_names_in_figures_are_escaped(saved, make_arms, tmp_path):
     assert rows(drawing.save(tmp_path, curves.drawing(make_arms("a$b", "c$\\frac"))))[0]["arm"] == "a$b"
 
 
-def test_titles_of_panels_do_not_reach_into_the_next(make_arms):
-    from matplotlib.figure import Figure
-    from matplotlib.text import Text
-
-    long = "retry recorded.variant=humaneval-gpt-4-turbo-0409-5repeats-no-temp-incr "
-    result = make_arms(f"{long}one", f"{long}two", f"{long}three")
-    for plot in (outcome_panels.drawing(result), transition_plots.drawing(result)):
-        canvas = Figure()
-        drawing._draw_panels(canvas, plot, is_captioned=False)
-        canvas.draw_without_rendering()
-        wide = [text.get_window_extent().width for text in canvas.findobj(Text) if "retry" in text.get_text()]
-        assert len(wide) == 3
-        assert max(wide) < plot.size[0] * canvas.dpi, plot.name
-
-
 def test_an_arm_of_unknown_spending_is_named_and_not_drawn(make_arms):
     known, silent = make_arms("retry", "silent")
     for history in silent.attempts.values():
@@ -399,19 +333,6 @@ def test_an_arm_of_unknown_spending_is_named_and_not_drawn(make_arms):
         ("completion_tokens", "retry"), ("tokens", "retry"), ("calls", "retry"), ("calls", "silent"),
     }  # fmt: skip
     assert "Unknown tokens, not drawn: silent." in plot.caption
-
-
-def test_a_narrow_range_of_spending_has_more_than_one_number(make_arms):
-    (arm,) = make_arms("retry")
-    spots = [spot._replace(spend=1 + 0.15 * place) for place, spot in enumerate(accuracy_by_spending(arm, "calls"))]
-    ax = budget({arm: spots}, "calls", axes())
-    low, high = ax.get_xlim()
-    assert sum(low <= tick <= high for tick in ax.get_xticks()) > 2
-
-
-def test_fourteen_looks_differ():
-    assert len({tuple(map(str, look(place).values())) for place in range(14)}) == 14
-    assert look(0)["color"] == COLOURS[0]
 
 
 def test_labels_are_spread_in_order_and_stay_inside():

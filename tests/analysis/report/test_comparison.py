@@ -14,7 +14,6 @@ from rich.console import Console
 
 from reflexion_lab.analysis.comparison import compare
 from reflexion_lab.analysis.comparison.grouping import arms
-from reflexion_lab.analysis.comparison.row import Tallies
 from reflexion_lab.analysis.figures.drawing import facts
 from reflexion_lab.analysis.report.cells import amount, estimate, p_value
 from reflexion_lab.analysis.report.comparison import exclusions, sheets, warnings
@@ -22,7 +21,7 @@ from reflexion_lab.analysis.report.documents import escaped as markdown_escaped
 from reflexion_lab.analysis.report.documents import save_report, write_table
 from reflexion_lab.analysis.report.latex import escaped as latex_escaped
 from reflexion_lab.analysis.report.sheets import Sheet, as_table, paragraphs
-from reflexion_lab.analysis.stats.intervals import Estimate, Rate
+from reflexion_lab.analysis.stats.intervals import Estimate
 from reflexion_lab.io.terminal_text import plain
 from reflexion_lab.records import Usage
 from tests.analysis.conftest import BASE, RIGHT, WORDS, WRONG, run_writer
@@ -165,41 +164,6 @@ def test_different_models_and_currencies_are_allowed_and_loud(run):
     assert loud in list(warnings(replace(comparison, rows=paid)))
 
 
-def grown(row):
-    """The row with figures as long as ten thousand cases would make them."""
-    sure = Estimate(value=-0.5, low=-0.6, high=-0.4)
-    many = Rate.of(10_000, 10_000)
-    usage = Usage(calls=99_999, prompt_tokens=99_999_999, completion_tokens=9, cost=9999.99)
-    less = dict.fromkeys(("extraction_failures", "timeouts", "harness_errors"), many)
-    fields = {"estimate": sure, "won": 500, "lost": 500, "p": 0.0012, "p_holm": 0.0012, "minimum": 0.5}
-    whole = Estimate(value=1.0, low=1.0, high=1.0)
-    price = {"spend": 99_999.0, "baseline_spend": 9_999.0, "solved": many, "baseline_solved": many}
-    equal = {
-        unit: replace(each, price=each.price and replace(each.price, **price), **fields)
-        for unit, each in row.equal.items()
-    }
-    return replace(
-        row, as_run=row.as_run and replace(row.as_run, **fields), equal=equal,
-        **dict.fromkeys(("first", "final"), whole), moves=replace(row.moves, cc=5000, cw=5000, wc=5000, ww=5000),
-        feedback=replace(row.feedback, false_positive_rate=many, false_negative_rate=many),
-        spent=Tallies(usage=usage, **less), tokens_per_solved=Estimate(value=99_999.0, low=0.0, high=1.0),
-        cost_per_solved=Estimate(value=9999.0, low=0.0, high=1.0), n_logged=10_000, n_expected=10_000,
-    )  # fmt: skip
-
-
-def test_tables_of_large_figures_fit_100_columns_in_full(run):
-    kinds = (("feedback_only", BASE, "visible"), ("a name that goes on recall.omega=3", WORDS, "self_tests"))
-    all_arms = arms([run(arm, verdicts, s, feedback_source=source) for arm, verdicts, source in kinds for s in (1, 2)])
-    comparison = compare(all_arms)
-    comparison = replace(comparison, rows=tuple(map(grown, comparison.rows)))
-    text = printed(comparison)
-    assert max(map(len, text.splitlines())) <= 100
-    for sheet in sheets(comparison):
-        for texts in (sheet.columns, *sheet.rows):
-            for cell in texts[sheet.names :]:
-                assert all(line in text for line in cell.split("\n")), (sheet.title, cell)
-
-
 class Tags(HTMLParser):
     def __init__(self):
         super().__init__()
@@ -321,15 +285,6 @@ def test_the_csv_holds_the_numbers_of_the_comparison(report):
     pictures = [path for path in report.iterdir() if path.suffix == ".png"]
     assert pictures
     assert all(path.with_suffix(".csv").is_file() for path in pictures)
-
-
-@pytest.mark.slow
-def test_the_same_runs_make_the_same_documents(three_arms, report, tmp_path):
-    again = tmp_path / "again"
-    again.mkdir()
-    save_report(again, compare(three_arms), three_arms)
-    for name in ("report.md", "report.html", "table.csv"):
-        assert (again / name).read_bytes() == (report / name).read_bytes()
 
 
 def test_a_report_on_one_run_has_its_headline_and_its_curve(run, tmp_path):

@@ -171,15 +171,6 @@ def test_an_oracle_run_is_loudly_no_pass_at_1(report_of):
     assert "\npass@1" not in text
 
 
-def test_reflection_table_names_feedback_and_upper_bound(report_of, attempt, reflection):
-    attempts = {"a": [attempt("a", 1, 0.0, reflection=reflection(1, "llm")), attempt("a", 2, 1.0)]}
-    for source, caption in (("self_tests", "passed: self_tests feedback"), ("oracle", "UPPER BOUND, not pass@1: the")):
-        text = report_of(attempts=attempts, feedback_source=source)
-        table = text[text.index("Reflections, and") : text.index("model-written")]
-        assert caption in " ".join(table.split())
-        assert ("unseen" in table) == (source != "oracle")
-
-
 def test_an_incomplete_run_says_so_first_and_last_and_how_to_resume(report_of):
     text = report_of(n_expected=10, sealed=False)
     assert text.count("INCOMPLETE: 4 of 10 tasks have ended") == 2
