@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from reflexion_lab.analysis.comparison.budgets import accuracy_by_spending
 from reflexion_lab.analysis.comparison.grouping import arms
+from reflexion_lab.analysis.figures import drawing
 from reflexion_lab.analysis.figures.curves import Curve
 from reflexion_lab.notebook import plot
 from reflexion_lab.runner.folder.folder import folders
@@ -54,7 +55,23 @@ def make_runs(runs_written_in, tmp_path_factory, attempt, reflection):
 
 def test_listing_the_room_gives_figures_alone():
     assert {"curves", "budgets", "heat_map"} <= set(dir(plot))
-    assert all(callable(getattr(plot, name)) and getattr(plot, name).__module__ == plot.__name__ for name in dir(plot))
+    assert all(callable(getattr(plot, name)) and getattr(plot, name).__doc__ for name in dir(plot))
+    with pytest.raises(AttributeError, match="no figure 'curve'; it has curves, "):
+        plot.curve  # noqa: B018
+
+
+def test_a_figure_of_ones_own_is_one_function(make_runs):
+    @drawing.figure(95)
+    def attempts_per_arm(arms):
+        rows = [(arm.label, arm.longest) for arm in arms]
+        return drawing.Drawing(
+            "own", "Own", [lambda ax: ax.bar(*zip(*rows, strict=True)) and ax], ("arm", "n"), rows, ""
+        )
+
+    try:
+        assert [bar.get_height() for bar in plot.attempts_per_arm(make_runs("retry", "reflexion")).patches] == [2, 2]
+    finally:
+        del drawing.REGISTRY["attempts_per_arm"]
 
 
 def caption(ax):

@@ -61,7 +61,7 @@ def test_an_actor_is_one_class_and_one_yaml_file(project, capsys):
 
 @pytest.mark.slow
 def test_a_figure_is_one_function_in_a_file(project, monkeypatch):
-    monkeypatch.setattr(drawing, "REGISTRY", list(drawing.REGISTRY))
+    monkeypatch.setattr(drawing, "REGISTRY", dict(drawing.REGISTRY))
     for arm in ("simple", "feedback_only"):
         assert main(["run", f"experiment={arm}", "actor=single_shot", *RUN]) == 0
     __import__("attempts_per_arm")

@@ -53,14 +53,18 @@ def budget(by_arm: Mapping[Arm, Sequence[Spot]], unit: str, ax: Axes) -> Axes:
     return frame(ax, "both")
 
 
-@figure(20, FEW)
-def drawing(arms: Sequence[Arm], units: Sequence[str] = tuple(LABELS)) -> Drawing | None:
-    """A panel for each of `units` with an arm of known spending; None without any.
+MISSING = "no run with known spending in this unit", "at least one, or another unit="
+
+
+@figure(20, FEW, alone={"unit": "tokens"}, missing=MISSING)
+def drawing(arms: Sequence[Arm], unit: str | None = None) -> Drawing | None:
+    """A panel for each unit of `LABELS`, or for `unit`, with an arm of known spending; None without any.
 
     Arms of unknown spending are left out, and named in the caption.
     """
     spots = {
-        unit: {arm: accuracy_by_spending(arm, unit) if is_known(arm, unit) else [] for arm in arms} for unit in units
+        name: {arm: accuracy_by_spending(arm, name) if is_known(arm, name) else [] for arm in arms}
+        for name in ([unit] if unit else LABELS)
     }
     spots = {unit: by_arm for unit, by_arm in spots.items() if any(by_arm.values())}
     if not spots:

@@ -49,7 +49,10 @@ def reliability(calibrated: Calibration, ax: Axes, label: str = "") -> Axes:
     return frame(ax, "both")
 
 
-@figure(80, FEW)
+MISSING = "no reflection with a confidence that the next attempt read", "reflector=llm or rules"
+
+
+@figure(80, FEW, is_single=True, missing=MISSING)
 def drawing(arms: Sequence[Arm], source: str | None = None) -> Drawing | None:
     """A panel for each arm with reflections of known confidence that the next attempt read; None without any.
 

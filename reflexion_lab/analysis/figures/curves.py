@@ -65,7 +65,7 @@ def curves(arm_curves: Sequence[Curve], ax: Axes, title: str = "", beside: Seque
     return frame(ax, "y")
 
 
-@figure(10, FEW)
+@figure(10, FEW, alone={"is_single": True})
 def drawing(arms: Sequence[Arm], is_single: bool = False) -> Drawing:
     """All arms in one panel, if `is_single` or no more than `CROWDED`."""
     longest = max(arm.longest for arm in arms)

@@ -65,7 +65,10 @@ def differences(comparison: Comparison, ax: Axes) -> Axes:
     return frame(ax, "x")
 
 
-@figure(30, is_compared=True)
+MISSING = "no difference to a baseline", "two arms or more on the same tasks and seeds"
+
+
+@figure(30, is_compared=True, missing=MISSING)
 def drawing(comparison: Comparison, arms: Sequence[Arm]) -> Drawing | None:
     """None without any difference: one arm, no baseline, or all refused."""
     arm_rows = [row for row in comparison.rows if row.differences]

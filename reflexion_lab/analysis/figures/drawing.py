@@ -6,9 +6,10 @@ import csv
 import importlib
 import pkgutil
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from reflexion_lab.analysis import figures
 from reflexion_lab.analysis.arms import Arm
@@ -89,7 +90,7 @@ F = TypeVar("F", bound=Drawings)
 
 
 class Registered(NamedTuple):
-    """A figure of comparisons."""
+    """A figure of every comparison, and a function of `notebook.plot`."""
 
     place: int
     """Order among the figures, lowest first."""
@@ -98,22 +99,45 @@ class Registered(NamedTuple):
     """Maximum number of arms."""
     is_compared: bool
     """Whether the function takes the comparison and the arms; else only the arms."""
+    is_single: bool
+    """Whether an Axes has room for one arm alone."""
+    alone: Mapping[str, Any]
+    """Options of the function where there is a single Axes."""
+    missing: tuple[str, str]
+    """What runs lack for which there is no drawing, and what is needed."""
 
 
-REGISTRY: list[Registered] = []
+REGISTRY: dict[str, Registered] = {}
+"""By the name of the function, or of the module of one that is called `drawing`."""
 
 
-def figure(place: int, most: int = MANY, is_compared: bool = False) -> Callable[[F], F]:
-    """Register the decorated function as a figure of every comparison.
+def figure(
+    place: int,
+    most: int = MANY,
+    is_compared: bool = False,
+    *,
+    is_single: bool = False,
+    alone: Mapping[str, Any] = MappingProxyType({}),
+    missing: tuple[str, str] = ("nothing to draw", "other runs"),
+) -> Callable[[F], F]:
+    """Register the decorated function as a figure of every comparison, and under its name in `notebook.plot`.
 
-    It returns one drawing or several, or None where there would be nothing to see.
+    It returns one drawing or several, or None where there would be nothing to see. Parameters: see `Registered`.
     """
 
     def register(function: F) -> F:
-        REGISTRY.append(Registered(place, function, most, is_compared))
+        name = function.__module__.rpartition(".")[2] if function.__name__ == "drawing" else function.__name__
+        REGISTRY[name] = Registered(place, function, most, is_compared, is_single, alone, missing)
         return function
 
     return register
+
+
+def registered() -> dict[str, Registered]:
+    """Every figure by its name, in their order; those of the lab are registered by their modules."""
+    for module in pkgutil.iter_modules(figures.__path__):
+        importlib.import_module(f"{figures.__name__}.{module.name}")
+    return dict(sorted(REGISTRY.items(), key=lambda entry: entry[1].place))
 
 
 def save(folder: Path, drawing: Drawing, kind: Kind = "png", is_captioned: bool = True) -> Figure:
@@ -319,10 +343,8 @@ def save_figures(
     named_arms = readable(arms)
     whole = {arm.label: plain(name) for name, arm in named_arms.items()}
     renamed = comparison.renamed({name: arm.label for name, arm in named_arms.items()})
-    for module in pkgutil.iter_modules(figures.__path__):  # a figure is registered by its module
-        importlib.import_module(f"{figures.__name__}.{module.name}")
     saved, short = [], list(named_arms.values())
-    for figure in sorted(REGISTRY, key=lambda entry: entry.place):
+    for figure in registered().values():
         if len(arms) <= figure.most:
             drawn = figure.of(renamed, short) if figure.is_compared else figure.of(short)
             for each in [drawn] if isinstance(drawn, Drawing) else drawn or ():

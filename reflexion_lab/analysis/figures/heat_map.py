@@ -56,7 +56,7 @@ def heat_map(grid: Cells, keys: tuple[str, str], limits: tuple[float, float], ti
     return watermark(ax) if any(arm.is_upper_bound for arm, _ in grid.values()) else ax
 
 
-@figure(40)
+@figure(40, missing=("no swept config key", "runs of a sweep over numbers, or keys="))
 def drawing(arms: Sequence[Arm], keys: Sequence[str] = ()) -> Drawing | None:
     """A panel per set of arms that differ in these keys alone; None where none is swept.
 

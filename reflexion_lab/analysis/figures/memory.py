@@ -62,7 +62,10 @@ def along_the_stream(curves: Mapping[Arm, Sequence[Window]], ax: Axes) -> Axes:
     return frame(ax, "y")
 
 
-@figure(15, FEW)
+MISSING = "no run whose curator shows the order of the stream", "runs with curator="
+
+
+@figure(15, FEW, missing=MISSING)
 def drawing(arms: Sequence[Arm]) -> Drawing | None:
     """None where no arm has a curator, whose rounds show the order of the stream."""
     by_seed = orders(arms)

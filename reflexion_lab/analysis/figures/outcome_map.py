@@ -63,7 +63,7 @@ def outcome_map(arm: Arm, tasks: Sequence[str], ax: Axes, is_named: bool = True)
     return watermark(ax) if arm.is_upper_bound else ax
 
 
-@figure(100, FEW)
+@figure(100, FEW, is_single=True)
 def drawing(arms: Sequence[Arm]) -> Drawing:
     """A panel per arm; tasks in one order, those most often solved by submissions of all arms on top."""
     shares = _shares(arms)

@@ -46,10 +46,16 @@ def by_items(by_arm: Mapping[Arm, Passed], title: str, ax: Axes) -> Axes:
     return frame(ax, "y")
 
 
-@figure(85, FEW)
-def drawing(arms: Sequence[Arm], later: Sequence[bool] = (False, True)) -> Drawing | None:
+MISSING = "no attempt that read an item of another loop", "runs with recall=similar or a shared memory"
+
+
+@figure(85, FEW, alone={"later": False}, missing=MISSING)
+def drawing(arms: Sequence[Arm], later: bool | None = None) -> Drawing | None:
     """A panel for first attempts and one for later ones; None where no attempt read an item of another loop."""
-    parts = {is_later: {arm: _groups(arm, is_later) for arm in arms} for is_later in later}
+    parts = {
+        is_later: {arm: _groups(arm, is_later) for arm in arms}
+        for is_later in ((False, True) if later is None else (later,))
+    }
     parts = {is_later: {arm: own for arm, own in part.items() if any(own)} for is_later, part in parts.items()}
     parts = {is_later: part for is_later, part in parts.items() if part}
     if not parts:

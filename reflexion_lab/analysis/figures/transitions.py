@@ -56,7 +56,10 @@ def _bar(attempt: int, moves: Moves, ax: Axes) -> None:
     ax.annotate(f"n = {moves.n}", (attempt, 1), (0, 3), textcoords="offset points", ha="center", **SMALL)
 
 
-@figure(60, FEW)
+TOO_SHORT = "no loop with a second attempt", "runs with loop.max_attempts=2 or more"
+
+
+@figure(60, FEW, is_single=True, missing=TOO_SHORT)
 def drawing(arms: Sequence[Arm]) -> Drawing | None:
     """A panel for each arm with a second attempt; None without any."""
     longer = [arm for arm in arms if arm.longest > 1]
