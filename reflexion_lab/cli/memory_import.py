@@ -10,35 +10,20 @@ from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
 from reflexion_lab.cli.place import counted, is_store, kept_at, without_password
 from reflexion_lab.errors import ConfigError, StoreError
-from reflexion_lab.io.files import UNREADABLE
 from reflexion_lab.memory.curators.items import after
 from reflexion_lab.memory.episodic import episode_of, session_after, session_id
 from reflexion_lab.memory.lessons.mistakes import mistakes_of
 from reflexion_lab.memory.reflection_files import ReflectionFiles
 from reflexion_lab.protocols import Store, Stored
-from reflexion_lab.records import (
-    SCHEMA_VERSION,
-    Episode,
-    Item,
-    Manifest,
-    Mistake,
-    Record,
-    Session,
-    Task,
-    Wisdom,
-    identity,
-)
+from reflexion_lab.records import Episode, Item, Manifest, Mistake, Record, Session, Task, Wisdom, identity
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.runner.objects import method_of
-from reflexion_lab.storage import openagents
-from reflexion_lab.storage.jsonl import Header, check_schema, header_text
-from reflexion_lab.storage.kinds import AGING, KIND_OF, KINDS, id_of, prepared
-from reflexion_lab.storage.place import load
+from reflexion_lab.storage.kinds import AGING, KIND_OF, KINDS, id_of
+from reflexion_lab.storage.place import entries, load
 
 EXPECTED = "a store, an export (*.jsonl, *.json), a run folder, or a folder of reflection files"
 
@@ -49,7 +34,7 @@ def problems(place: str) -> Iterator[str]:
     if path.is_dir() and is_store(place):
         for kind in KINDS:
             if (file := path / f"{kind.name}.jsonl").is_file():
-                yield from _of_lines(file)
+                yield from _of_file(file)
     elif is_store(place):
         yield from _of_database(place)
     elif (path / "manifest.json").is_file():
@@ -57,56 +42,14 @@ def problems(place: str) -> Iterator[str]:
     elif path.is_dir():
         yield from _of_reflections(path)
     elif path.is_file():
-        yield from _of_object(path) if path.suffix == ".json" else _of_lines(path)
+        yield from _of_file(path)
     else:
         yield f"{place}: got nothing, expected {EXPECTED}"
 
 
-def _of_lines(path: Path) -> Iterator[str]:
-    kinds = {kind.name: kind.record for kind in KINDS}
-    record: type[Record] | None = None
-    with path.open("rb") as lines:
-        for number, line in enumerate(lines, 1):
-            where = f"{path}, line {number}"
-            try:
-                head = msgspec.json.decode(line, type=Header)
-                check_schema(where, head.schema)
-                record = kinds[head.kind]
-            except (msgspec.ValidationError, KeyError):
-                if record is None and openagents.KEY in line:
-                    record = openagents.Line
-                if record is None:
-                    expected = header_text(next(iter(kinds)))
-                    yield f"{where}: got no header, expected one such as {expected}; nothing below it was checked"
-                    return
-                yield from _of_record(where, line, record)
-            except UNREADABLE as problem:
-                if line.strip():
-                    yield f"{where}: got no JSON ({problem}), expected a record; a write was interrupted"
-            except StoreError as problem:
-                yield f"{problem}; nothing below it was checked"
-                return
-    if record is None:
-        yield f"{path}: got no header, expected one such as {header_text(next(iter(kinds)))}, and records below it"
-
-
-def _of_object(path: Path) -> Iterator[str]:
-    try:
-        whole = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
-        schema = whole.get("schema", 0)
-        if not isinstance(schema, int):
-            raise StoreError(f"{path}, schema", repr(schema), SCHEMA_VERSION)
-        check_schema(str(path), schema)
-    except (*UNREADABLE, StoreError) as problem:
-        yield str(problem) if isinstance(problem, StoreError) else f"{path}: {problem}; expected an export"
-        return
-    for kind in KINDS:
-        rows = whole.get(kind.name, [])
-        if not isinstance(rows, list):
-            yield f"{path}, {kind.name}: got {type(rows).__name__}, expected a list"
-            continue
-        for number, row in enumerate(rows):
-            yield from _of_record(f"{path}, {kind.name}[{number}]", msgspec.json.encode(row), kind.record)
+def _of_file(path: Path) -> Iterator[str]:
+    for entry in entries(path):
+        yield from [entry.problem] if entry.problem else (f"{entry.where}: {fault}" for fault in faults(entry.record))
 
 
 def _of_database(place: str) -> Iterator[str]:
@@ -139,19 +82,6 @@ def _of_reflections(path: Path) -> Iterator[str]:
         yield f"{path}: got no file such as 001.json, expected {EXPECTED}"
     for loop in files.loops():
         yield from files.faults(loop)
-
-
-def _of_record(where: str, line: bytes, kind: type[Record]) -> Iterator[str]:
-    try:
-        record: Any = msgspec.json.decode(line, type=kind)
-        record = record.episode if isinstance(record, openagents.Line) else record
-        prepared([record])
-    except UNREADABLE as problem:
-        yield f"{where}: {problem}; expected one of {kind.__name__}"
-    except ValueError as problem:
-        yield f"{where}: {problem}"
-    else:
-        yield from (f"{where}: {fault}" for fault in faults(record))
 
 
 SHARES: dict[type, tuple[str, ...]] = {

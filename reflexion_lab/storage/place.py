@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import chain, islice
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -21,11 +22,11 @@ from reflexion_lab.io.files import UNREADABLE
 from reflexion_lab.io.secrets import without_logins
 from reflexion_lab.limits import Above0, validated
 from reflexion_lab.protocols import Store, Stored
-from reflexion_lab.records import SCHEMA_VERSION, Episode, Item, Mistake, Record, Session, Wisdom
+from reflexion_lab.records import SCHEMA_VERSION, Episode
 from reflexion_lab.storage import openagents
 from reflexion_lab.storage.in_memory import InMemory
 from reflexion_lab.storage.jsonl import Header, Jsonl, check_schema, faults, header, header_text, replace
-from reflexion_lab.storage.kinds import KINDS, Kind, prepared
+from reflexion_lab.storage.kinds import KIND_OF, KINDS, Kind, prepared
 
 VARIABLE = "REFLEXION_LAB_DATABASE"
 """Environment variable with the URL for storage=postgres."""
@@ -72,15 +73,7 @@ def with_login(url: str) -> str:
 
 
 BATCH = 1000
-
-
-class _Archive(Record, frozen=True, kw_only=True):
-    schema: int
-    episodes: tuple[Episode, ...] = ()
-    wisdom: tuple[Wisdom, ...] = ()
-    mistakes: tuple[Mistake, ...] = ()
-    sessions: tuple[Session, ...] = ()
-    items: tuple[Item, ...] = ()
+AN_EXPORT = "expected an export"
 
 
 def dump(store: Store, path: Path, layout: str = "") -> dict[str, int]:
@@ -108,13 +101,11 @@ def load(store: Store, path: Path) -> dict[str, int]:
         raise StoreError(f"{path}: a folder, pipe or device", expected="a regular file", hint="nothing was imported")
     counts: Counter[str] = Counter({kind.name: 0 for kind in KINDS})
     with faults(path, "imported"):
-        for where, kind, record in _records(path):
-            counts[kind.name] += 1
-            try:
-                prepared([record])
-            except ValueError as problem:
-                raise StoreError(f"{where}: {problem}; nothing was imported") from None
-        records = (record for _, _, record in _records(path))
+        for entry in entries(path):
+            if entry.problem or entry.record is None:
+                raise StoreError(f"{entry.problem}; nothing was imported")
+            counts[KIND_OF[type(entry.record)].name] += 1
+        records = (entry.record for entry in entries(path) if entry.record is not None)
         while batch := list(islice(records, BATCH)):
             store.append(batch)
     return dict(counts)
@@ -143,51 +134,75 @@ def _bodies(store: Store, kind: Kind, counts: Counter[str]) -> Iterator[bytes]:
         yield msgspec.json.encode(record, order="deterministic")
 
 
-def _records(path: Path) -> Iterator[tuple[str, Kind, Stored]]:
+class Entry(NamedTuple):
+    """A record of an export, or what is wrong in its place."""
+
+    where: str
+    record: Stored | None
+    problem: str = ""
+
+
+def entries(path: Path) -> Iterator[Entry]:
+    """The records of an export, or of a file of a JSONL store, and its faults. Raises OSError."""
     return _of_json(path) if path.suffix == ".json" else _of_jsonl(path)
 
 
-def _of_json(path: Path) -> Iterator[tuple[str, Kind, Stored]]:
+def _of_json(path: Path) -> Iterator[Entry]:
     try:
-        archive = msgspec.json.decode(path.read_bytes(), type=_Archive)
-    except UNREADABLE as problem:
-        raise StoreError(
-            f"{path}: {problem}", expected="an export of this version", hint="nothing was imported"
-        ) from None
-    check_schema(str(path), archive.schema)
+        whole = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+        schema = whole.get("schema", 0)
+        if not isinstance(schema, int):
+            raise StoreError(f"{path}, schema", repr(schema), SCHEMA_VERSION)
+        check_schema(str(path), schema)
+    except (*UNREADABLE, StoreError) as fault:
+        yield Entry(str(path), None, str(fault) if isinstance(fault, StoreError) else f"{path}: {fault}; {AN_EXPORT}")
+        return
     for kind in KINDS:
-        for number, record in enumerate(getattr(archive, kind.name)):
-            yield f"{path}, {kind.name}[{number}]", kind, record
+        rows = whole.get(kind.name, [])
+        if not isinstance(rows, list):
+            yield Entry(str(path), None, f"{path}, {kind.name}: got {type(rows).__name__}, expected a list")
+            continue
+        for number, row in enumerate(rows):
+            yield _entry(f"{path}, {kind.name}[{number}]", msgspec.json.encode(row), kind.record)
 
 
-def _of_jsonl(path: Path) -> Iterator[tuple[str, Kind, Stored]]:
-    kinds = {kind.name: kind for kind in KINDS}
-    kind = decoder = None
+def _of_jsonl(path: Path) -> Iterator[Entry]:
+    kinds = {kind.name: kind.record for kind in KINDS}
+    record: type[Any] | None = None
+    no_header = f"got no header, expected one such as {header_text(KINDS[0].name)}"
     with path.open("rb") as lines:
         for number, line in enumerate(lines, 1):
-            where = f"{path}, line {number}"
-            if head := _header(line):
-                check_schema(where, head.schema)
-                kind = kinds.get(head.kind)
-                decoder = msgspec.json.Decoder(kind.record) if kind else None
-            elif decoder is None and openagents.KEY in line:
-                kind, decoder = KINDS[0], msgspec.json.Decoder(openagents.Line)
-            if kind is None or decoder is None:
-                expected = ", ".join(header_text(name) for name in kinds)
-                raise StoreError(where, "no header", f"one of {expected}", "nothing was imported")
-            if head or not line.strip():
-                continue
+            where, head = f"{path}, line {number}", None
             try:
-                record = decoder.decode(line)
-                yield where, kind, record.episode if isinstance(record, openagents.Line) else record
-            except UNREADABLE as problem:
-                raise StoreError(
-                    f"{where}: {problem}", expected=f"one of {kind.name}", hint="nothing was imported"
-                ) from None
+                head = msgspec.json.decode(line, type=Header)
+                check_schema(where, head.schema)
+                record = kinds.get(head.kind)
+            except msgspec.ValidationError:
+                record = openagents.Line if record is None and openagents.KEY in line else record
+            except UNREADABLE as fault:
+                if line.strip():
+                    got = f"got no JSON ({fault})"
+                    yield Entry(where, None, f"{where}: {got}, expected a record; a write was interrupted")
+                continue
+            except StoreError as fault:
+                yield Entry(where, None, f"{fault}; nothing below it was checked")
+                return
+            if record is None:
+                yield Entry(where, None, f"{where}: {no_header}; nothing below it was checked")
+                return
+            if head is None:
+                yield _entry(where, line, record)
+    if record is None:
+        yield Entry(str(path), None, f"{path}: {no_header}, and records below it")
 
 
-def _header(line: bytes) -> Header | None:
+def _entry(where: str, line: bytes, kind: type[Any]) -> Entry:
     try:
-        return msgspec.json.decode(line, type=Header, strict=True)
-    except UNREADABLE:
-        return None
+        record: Any = msgspec.json.decode(line, type=kind)
+        record = record.episode if isinstance(record, openagents.Line) else record
+        prepared([record])
+    except UNREADABLE as fault:
+        return Entry(where, None, f"{where}: {fault}; expected one of {kind.__name__}")
+    except ValueError as fault:
+        return Entry(where, None, f"{where}: {fault}")
+    return Entry(where, record)
