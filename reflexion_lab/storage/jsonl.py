@@ -11,7 +11,6 @@ import os
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
@@ -158,8 +157,6 @@ class RecordFile:
         self._kind = kind
         self._header = header(kind.name)
         self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(kind.record)
-        only_id = msgspec.defstruct("OnlyId", [("id", str, msgspec.field(name=kind.id_field))])
-        self._ids: msgspec.json.Decoder[Any] = msgspec.json.Decoder(only_id)
 
     def check(self) -> None:
         """Raises StoreError for a file that cannot be read, or is of another kind or schema."""
@@ -174,21 +171,20 @@ class RecordFile:
     def read(self) -> Iterator[Stored]:
         """The newest version of each record, in the order of the first versions."""
         with faults(self.path, "read"), snapshot(self.path) as (descriptor, size):
-            for _, record in self._read(descriptor, size):
-                if record is not None:
-                    yield record
+            versions, _ = self._read(descriptor, size)
+        return (record for _, record in versions.values())
 
     def prune(self, before: float) -> int:
         """Remove old records and replaced versions; unreadable lines stay. Returns the number of old records."""
         if not self.path.exists():
             return 0
         with faults(self.path, "pruned"), locked(self.path) as (descriptor, size):
-            old = sum(record is not None and is_old(record, before) for _, record in self._read(descriptor, size))
-            if old or self._versions(descriptor, size):
-                pairs = self._read(descriptor, size)
-                remaining = (line + b"\n" for line, record in pairs if record is None or not is_old(record, before))
-                replace(self.path, chain([self._header], remaining))
-        return old
+            versions, unreadable = self._read(descriptor, size)
+            remaining = [line for line, record in versions.values() if not is_old(record, before)]
+            text = [self._header, *(line + b"\n" for line in (*unreadable, *remaining))]
+            if sum(map(len, text)) < size:
+                replace(self.path, text)
+        return len(versions) - len(remaining)
 
     def clear(self) -> None:
         """Remove all lines but the header, unreadable ones too."""
@@ -200,28 +196,24 @@ class RecordFile:
         with faults(self.path, "synced"), suppress(FileNotFoundError):
             sync(self.path)
 
-    def _read(self, descriptor: int, size: int) -> Iterator[tuple[bytes, Stored | None]]:
-        """Lines and their records; None for an unreadable line."""
+    def _read(self, descriptor: int, size: int) -> tuple[dict[str, tuple[bytes, Stored]], list[bytes]]:
+        """By id, line and record of the newest version, in the order of the first ones; and the unreadable lines."""
         header_number = self._header_number(descriptor, size)
-        versions = self._versions(descriptor, size)
-        unreadable = []
-        for start, block in blocks(descriptor, size):
-            with collector_paused():
-                numbered = [(n, line) for n, line in enumerate(block, start) if line and n != header_number]
-                decoded = [(n, line, self._record(line, n)) for n, line in numbered]
-            for number, line, record in decoded:
-                if record is None:
-                    unreadable.append(number)
-                elif versions and (name := getattr(record, self._kind.id_field)) in versions:
-                    newest, versions[name] = versions[name], None
-                    if newest is not None:
-                        yield newest, self._decoder.decode(newest)
+        versions: dict[str, tuple[bytes, Stored]] = {}
+        unreadable: dict[int, bytes] = {}
+        with collector_paused():
+            for number, line in enumerate(lines(descriptor, size), 1):
+                if not line or number == header_number:
                     continue
-                yield line, record
+                if (record := self._record(line, number)) is None:
+                    unreadable[number] = line
+                else:
+                    versions[getattr(record, self._kind.id_field)] = line, record
         if unreadable:
-            first, count = unreadable[0], len(unreadable)
+            first, count = next(iter(unreadable)), len(unreadable)
             which = f"line {first}" if count == 1 else f"{count} lines from line {first} on"
             warnings.warn(f"{self.path}: skipped {which}, torn or damaged", stacklevel=2)
+        return versions, list(unreadable.values())
 
     def _record(self, line: bytes, number: int) -> Stored | None:
         """None for a torn or damaged line. Raises StoreError for a line of another version."""
@@ -235,21 +227,6 @@ class RecordFile:
         except (msgspec.DecodeError, UnicodeDecodeError):
             pass
         return None
-
-    def _versions(self, descriptor: int, size: int) -> dict[str, bytes | None]:
-        """The last readable line of each id that occurs more than once."""
-        ids: set[str] = set()
-        last: dict[str, bytes | None] = {}
-        for line in lines(descriptor, size):
-            try:
-                name = self._ids.decode(line).id
-                if name in ids:
-                    self._decoder.decode(line)
-                    last[name] = line
-                ids.add(name)
-            except (msgspec.DecodeError, UnicodeDecodeError):
-                continue
-        return last
 
     def _prefix(self, descriptor: int, size: int) -> bytes:
         """Bytes to write before the next record: a line break after a torn line, a missing header."""
@@ -282,10 +259,6 @@ class RecordFile:
         return 0
 
 
-BLOCK = 1 << 22
-"""Bytes read at once."""
-
-
 class Header(Record, frozen=True, kw_only=True):
     """The first line of a file of records."""
 
@@ -309,19 +282,13 @@ def check_schema(where: str, schema: int) -> None:
     raise StoreError(where, f"schema {schema}", f"schema {SCHEMA_VERSION}", advice)
 
 
-def blocks(descriptor: int, size: int) -> Iterator[tuple[int, list[bytes]]]:
-    """The first `size` bytes as lists of lines without line breaks, each with the number of its first line, from 1."""
-    rest, offset, number = b"", 0, 1
-    while offset < size and (block := os.pread(descriptor, min(BLOCK, size - offset), offset)):
-        offset += len(block)
-        whole = (rest + block).split(b"\n")
-        rest = whole.pop()
-        yield number, whole
-        number += len(whole)
-    if rest:
-        yield number, [rest]
-
-
 def lines(descriptor: int, size: int) -> Iterator[bytes]:
-    for _, block in blocks(descriptor, size):
-        yield from block
+    """The first `size` bytes as lines without line breaks."""
+    if size:
+        with open(descriptor, "rb", closefd=False) as file:
+            file.seek(0)
+            for line in file:
+                yield line[:size].removesuffix(b"\n")
+                size -= len(line)
+                if size <= 0:
+                    return
