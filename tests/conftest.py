@@ -2,6 +2,7 @@
 small runs, written to disk as the runner would write them.
 """
 
+import functools
 import gc
 import gzip
 import itertools
@@ -18,6 +19,7 @@ from hypothesis.internal.conjecture import providers
 from reflexion_lab.agent.models.scripted import ScriptedModel
 from reflexion_lab.loop.selection import submitted_at
 from reflexion_lab.records import Attempt, Check, Grade, MemoryState, Reflection, Task, TaskResult, Usage
+from reflexion_lab.runner.folder import manifest
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.tasks.sandbox.sandbox import Limits, Sandbox
 from tests import builders
@@ -78,6 +80,22 @@ def schema(server, tmp_path):
 def sandbox():
     with Sandbox(Limits(wall_seconds=30.0, cpu_seconds=1), servers=2) as shared:  # of a loaded machine, a fraction
         yield shared
+
+
+@pytest.fixture(scope="session", autouse=True)
+def checkout():
+    """The checkout is asked for its state once: two processes of git are a quarter of a small run. Tests that move
+    `PACKAGE` ask git itself.
+    """
+    ask, here = manifest.git, manifest.PACKAGE
+    first = functools.cache(ask)
+    with pytest.MonkeyPatch.context() as patch:
+
+        def of_this_checkout(*words: str) -> bytes:
+            return first(*words) if here == manifest.PACKAGE else ask(*words)
+
+        patch.setattr(manifest, "git", of_this_checkout)
+        yield ask
 
 
 @pytest.fixture

@@ -305,18 +305,20 @@ def versions() -> dict[str, str]:
 
 def git_state() -> tuple[str, bool]:
     """The checkout's commit, and whether its files differ from it; ("", False) for an installed wheel."""
-    if not is_checkout():
-        return "", False
-    command = ["git", "--no-optional-locks", "status", "--porcelain=v2", "--branch", "--untracked-files=no"]
-    try:
-        status = subprocess.run(
-            command, cwd=PACKAGE, env=without_secrets(), capture_output=True, text=True, check=True, timeout=10
-        )
-    except (OSError, subprocess.SubprocessError):
-        return "", False
-    lines = status.stdout.splitlines()
+    status = git("--no-optional-locks", "status", "--porcelain=v2", "--branch", "--untracked-files=no")
+    lines = status.decode(errors="replace").splitlines()
     commit = next((line.split()[2] for line in lines if line.startswith("# branch.oid ")), "(initial)")
     return ("", False) if commit == "(initial)" else (commit, any(not line.startswith("#") for line in lines))
+
+
+def git(*words: str) -> bytes:
+    """What a git command prints about the checkout; nothing for an installed wheel, and where git fails."""
+    if is_checkout():
+        with contextlib.suppress(OSError, subprocess.SubprocessError):
+            return subprocess.run(
+                ["git", *words], cwd=PACKAGE.parent, env=without_secrets(), capture_output=True, check=True, timeout=10
+            ).stdout
+    return b""
 
 
 def provenance(
@@ -402,13 +404,7 @@ def _platform() -> str:
 
 def _diff_digest() -> str:
     """Digest of the checkout's uncommitted changes; "" if there are none, or git is not available."""
-    if not is_checkout():
-        return ""
-    command = ["git", "diff", "HEAD", "--no-ext-diff", "--no-textconv", "--no-color", "--binary"]
-    try:
-        diff = subprocess.run(command, cwd=PACKAGE.parent, capture_output=True, check=True, timeout=10).stdout
-    except (OSError, subprocess.SubprocessError):
-        return ""
+    diff = git("diff", "HEAD", "--no-ext-diff", "--no-textconv", "--no-color", "--binary")
     return hashlib.sha256(diff).hexdigest()[:16] if diff else ""
 
 

@@ -1,5 +1,4 @@
 import sqlite3
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -193,27 +192,6 @@ def test_equal_concurrent_calls_share_one_reply_or_error(path, is_failing):
         assert sorted(completion.cached for completion in completions) == [False] + [True] * 7
     assert (len(scripted.received), model.hits, model.misses, model.coalesced) == (1, 0, 1, 7)
     model.close()
-
-
-def test_different_calls_do_not_wait_for_each_other(path):
-    together = threading.Barrier(8, timeout=30)
-
-    def reply(messages):
-        together.wait()
-        return echo(messages)
-
-    model = CachedModel(ScriptedModel(reply), path)
-    with ThreadPoolExecutor(8) as pool:
-        replies = list(pool.map(lambda i: model.complete(says(str(i)), sampling=GREEDY).text, range(8)))
-    assert replies == [f"echo {i}" for i in range(8)]
-    model.close()
-
-
-def test_counters_add_up_under_threads(cached):
-    with ThreadPoolExecutor(16) as pool:
-        list(pool.map(lambda i: cached.complete(says(str(i % 10)), sampling=GREEDY), range(400)))
-    assert cached.misses == 10
-    assert cached.hits + cached.misses + cached.coalesced == 400
 
 
 # Files that cannot be used

@@ -1,6 +1,5 @@
 """A model of known skill: it does what its numbers say, again and again, and is marked as no honest model."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -220,16 +219,3 @@ def test_a_partly_wrong_program_passes_its_share_of_tests_and_never_all(sandbox)
         assert visible.count("pass") / 400 == pytest.approx(0.4, abs=0.1)  # four standard errors
         assert {*visible} == {"pass", "fail"} and "fail" in hidden_tests
     assert model.fingerprint != SimulatedModel([task], first=0).fingerprint
-
-
-def test_without_literal_arguments_a_wrong_program_raises():
-    task = replace(TASKS[3], hidden_tests=("for x in range(9):\n    assert candidate(x) == x + 3",))
-    reply = SimulatedModel([task], first=0, partial=0.9).complete(FOURTH, sampling=SAMPLING).text
-    assert "raise ValueError('wrong draft" in reply
-
-
-def test_equal_runs_are_equal(tmp_path):
-    folder, twin = (run(tmp_path / name, "model.partial=0.5", "benchmark.limit=5") for name in ("one", "two"))
-    assert json.dumps({k: [a.trajectory.solution for a in v] for k, v in folder.attempts.items()}, sort_keys=True) == (
-        json.dumps({k: [a.trajectory.solution for a in v] for k, v in twin.attempts.items()}, sort_keys=True)
-    )

@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from reflexion_lab.errors import ModelNotFound, StoreError, Unanswered
+from reflexion_lab.errors import ModelNotFound, Unanswered
 
 QUICK = ("model.retries=0", "model.timeout=1")
 
@@ -91,13 +91,6 @@ def full_disk(faults, student, run, tmp_path):
             )
 
     return carried_out
-
-
-def test_a_reflection_that_cannot_be_stored_stops_the_run_by_default(full_disk):
-    folder, problem = full_disk()
-    assert isinstance(problem, StoreError)
-    assert "disk is full" in str(problem)
-    assert reflections(folder) == []
 
 
 def test_rules_replace_an_unstorable_reflection_on_request(full_disk):

@@ -19,7 +19,6 @@ from reflexion_lab.cli import main as cli
 from reflexion_lab.errors import ModelError
 from reflexion_lab.records import Message, Sampling
 from reflexion_lab.runner.config.messages import full_traceback
-from reflexion_lab.runner.folder import manifest
 from reflexion_lab.tasks.evaluators import tools
 from reflexion_lab.tasks.sandbox.sandbox import Limits, Sandbox
 
@@ -176,7 +175,7 @@ def test_errors_show_no_keys_of_any_cause(planted, monkeypatch):
     assert "postgresql://127.0.0.1:1/nothing" in output
 
 
-def test_processes_that_the_lab_starts_get_no_secret(planted, monkeypatch, tmp_path):
+def test_processes_that_the_lab_starts_get_no_secret(planted, checkout, monkeypatch, tmp_path):
     for name, value in planted.environment.items():
         monkeypatch.setenv(name, value)
     for name in ("git", "ruff"):
@@ -185,7 +184,7 @@ def test_processes_that_the_lab_starts_get_no_secret(planted, monkeypatch, tmp_p
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setattr(tools, "located", lambda tool: str(tmp_path / tool))
-    manifest.git_state()
+    checkout("status")
     assert tools.ask("ruff", "x = 1\n") == []
     environment = (tmp_path / "seen").read_text()
     assert environment.count("PATH=") >= 2
