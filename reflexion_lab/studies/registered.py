@@ -99,7 +99,7 @@ def power(study: Registration) -> Rate | None:
 def register(path: Path) -> Registration:
     """Compose the config of every arm at every seed, and append it to the study at `path`.
 
-    Raises DataError: the study names its arms without overrides, is registered already, or states no discordance; the
+    Raises DataError: the study is registered already, or states no discordance; the
     design is too small for its effect, or an arm has other tasks than the study; ConfigError: an override is invalid.
     """
     study = registration.read(path)
@@ -140,8 +140,6 @@ def _cells(study: Registration, arm: str, *more: str) -> Iterator[tuple[int, Cel
     from reflexion_lab.runner.config.compose import compose
     from reflexion_lab.runner.config.grid import Cell
 
-    if not isinstance(study.arms, dict):
-        raise DataError("arms", "names alone", "overrides by name, such as `retry: experiment=retry`")
     words = [*shlex.split(study.shared), *shlex.split(study.arms[arm]), *more]
     if seeds := [word for word in words if word.startswith("seed=")]:
         raise DataError(f"arms.{arm}", seeds[0], "no seed: the field `seeds` has them")

@@ -386,7 +386,7 @@ def test_what_broke_is_counted_and_never_dropped(run, attempt):
 def study():
     return Registration(
         name="words help", hypotheses=("words solve more than feedback alone",), primary_metric="pass_at_1",
-        arms=("feedback_only", "words"), baseline="feedback_only", benchmark="toy", n_tasks=40, seeds=(1, 2),
+        arms={"feedback_only": "", "words": ""}, baseline="feedback_only", benchmark="toy", n_tasks=40, seeds=(1, 2),
         budget=Budget(calls=1000), minimum_detectable_effect=0.1, exclusions=(), stopping="after all runs",
     )  # fmt: skip
 

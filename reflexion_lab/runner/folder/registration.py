@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import re
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -96,9 +95,8 @@ class Registration(Record, frozen=True, kw_only=True, forbid_unknown_fields=True
     """The primary metric, such as `pass_at_1`."""
     other_metrics: tuple[str, ...] = ()
     """Secondary metrics."""
-    arms: dict[str, str] | tuple[str, ...]
-    """Overrides of each arm by its name, as for `reflexion-lab run`; or names alone, as in tables: `reflexion`, or with
-    distinguishing keys, `reflexion recall.omega=3`. Runs of arms that are only named are exploratory."""
+    arms: dict[str, str]
+    """Overrides of each arm by its name, as for `reflexion-lab run`."""
     shared: str = ""
     """Overrides of all arms."""
     baseline: str
@@ -163,16 +161,13 @@ class Registration(Record, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     def arm_of(self, run: Manifest) -> str:
         """The registered arm of a run: of those with its `arm`, the one with fewest other keys at its seed; or ""."""
-        config = run.config
-        if self.registered:
-            index = self.seeds.index(run.seed) if run.seed in self.seeds else 0
-            wholes = {name: self.registered.at_seed(name, index) for name in self.arms}
-            namesakes = [name for name, whole in wholes.items() if whole.get("arm") == config.get("arm")]
-            measured, ignored = _measured(run), _replaced(config)
-            return min(namesakes, key=lambda name: len(_differing(measured, wholes[name], ignored)), default="")
-        fits = (arm for arm in map(_Label.of, self.arms) if arm.fits(config))
-        # The most specific arm: `reflexion recall.omega=3` goes before `reflexion`.
-        return max(fits, key=lambda arm: len(arm.settings), default=_Label("", {}, "")).text
+        if not self.registered:
+            return ""
+        index = self.seeds.index(run.seed) if run.seed in self.seeds else 0
+        wholes = {name: self.registered.at_seed(name, index) for name in self.arms}
+        namesakes = [name for name, whole in wholes.items() if whole.get("arm") == run.config.get("arm")]
+        measured, ignored = _measured(run), _replaced(run.config)
+        return min(namesakes, key=lambda name: len(_differing(measured, wholes[name], ignored)), default="")
 
 
 def read(path: Path | str) -> Registration:
@@ -285,10 +280,10 @@ def deviations(registration: Registration, run: Manifest) -> list[str]:
     for field, value in {"benchmark": run.benchmark, **n_tasks}.items():
         if value != (registered := getattr(registration, field)):
             reasons.append(f"{field} is {value}, registered was {registered}")
-    if not (arm := registration.arm_of(run)):
+    if registration.registered is None:
+        reasons.append("the study holds no registered config")
+    elif not (arm := registration.arm_of(run)):
         reasons.append(f"arm {run.config.get('arm')} was not registered")
-    elif registration.registered is None:
-        reasons.append("only the name of its arm was registered, not its config")
     elif run.seed in registration.seeds:
         whole = registration.registered.at_seed(arm, registration.seeds.index(run.seed))
         run_as_is = _measured(run)
@@ -368,61 +363,27 @@ def _own(configs: Sequence[Mapping[str, Any]], shared: Mapping[str, Any]) -> Reg
 
 
 def register(path: Path, registered: Registered) -> Registration:
-    """Append the section `registered` to the study at `path`; a file to which nothing can be appended, such as JSON, is
-    written anew, in JSON.
+    """Append the section `registered` to the study at `path`.
 
-    Raises DataError: the study is registered already.
+    Raises DataError: the study is registered already, or nothing can be appended to the file, such as one of JSON.
     """
     study, text = read(path), path.read_text()
     if study.registered:
         raise registered_already(path, study.registered)
-    added = {SECTION: msgspec.to_builtins(registered)}
     header = "# Written by `reflexion-lab study register`: the composed config of every arm."
-    body, yaml = text.rstrip().removesuffix("\n..."), msgspec.yaml.encode(added).decode()
-    as_json = msgspec.json.format(msgspec.json.encode(msgspec.yaml.decode(text) | added))
-    for whole in (f"{body}\n\n{header}\n{yaml}".encode(), as_json + b"\n"):
-        with contextlib.suppress(DataError):
-            after = _decoded(path, whole)
-            if msgspec.structs.replace(after, registered=None) == study:
-                replace(path, [whole])
-                return after
-    raise DataError(f"study: {path}", "a form to which nothing can be added", "YAML or JSON")
+    added = msgspec.yaml.encode({SECTION: msgspec.to_builtins(registered)}).decode()
+    whole = f"{text.rstrip()}\n\n{header}\n{added}".encode()
+    with contextlib.suppress(DataError):
+        after = _decoded(path, whole)
+        if msgspec.structs.replace(after, registered=None) == study:
+            replace(path, [whole])
+            return after
+    raise DataError(f"study: {path}", "a form to which nothing can be added", "YAML with a field a line")
 
 
 def registered_already(path: Path, registered: Registered) -> DataError:
     hint = f"delete the section `{SECTION}` to register it again; earlier runs are then exploratory"
     return DataError(f"study: {path}", f"registered at {registered.at}", "a study without that section", hint)
-
-
-class _Label(NamedTuple):
-    """A parsed arm label."""
-
-    name: str
-    settings: dict[str, str]
-    text: str
-
-    @classmethod
-    def of(cls, text: str) -> _Label:
-        name, *rest = re.split(r"\s+(?=[\w.@/]+=)", text.strip())
-        pairs = (part.partition("=") for part in rest)
-        return cls(name, {key: _value(value) for key, _, value in pairs}, text)
-
-    def fits(self, config: Mapping[str, Any]) -> bool:
-        values = {key: _value(str(_at(config, key))) for key in self.settings}
-        return self.name == config.get("arm") and values == self.settings
-
-
-def _value(text: str) -> str:
-    """Canonical form of a label's value: `['a', 'b']` becomes `[a, b]`, and 0.0 becomes 0."""
-    if text.startswith("["):
-        return "[" + ", ".join(_value(part.strip().strip("'\"")) for part in text.strip("[]").split(",")) + "]"
-    return text.removesuffix(".0") if re.fullmatch(r"-?\d+\.0", text) else text
-
-
-def _at(config: Any, key: str) -> Any:
-    for part in key.split("."):
-        config = config.get(part) if isinstance(config, Mapping) else None
-    return config
 
 
 def _check(field: str, value: object, is_valid: bool, expected: str) -> None:

@@ -299,7 +299,8 @@ def memory() -> Iterator[tuple[str, Case]]:
 AFTER = "stopping: after one run"
 STUDIES: dict[str, Content] = {
     "empty": "", "a list": "[]", "a word": "mine", "binary": "\x00", "tabs": "name:\n\tmine",
-    "no arms": ("arms: [reflexion]", "arms: []"), "baseline": ("baseline: reflexion", "baseline: nobody"),
+    "no arms": ("arms: {reflexion: arm=reflexion}", "arms: {}"),
+    "baseline": ("baseline: reflexion", "baseline: nobody"),
     "seeds twice": ("seeds: [0]", "seeds: [0, 0]"), "budget": ("budget: {calls: 100}", "budget: {}"),
     "effect": ("minimum_detectable_effect: 0.5", "minimum_detectable_effect: .nan"),
     "tasks": ("n_tasks: 3", "n_tasks: 0"), "name": ("name: mine", "name: ' '"),

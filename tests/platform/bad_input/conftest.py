@@ -54,7 +54,7 @@ STUDY = """\
 name: mine
 hypotheses: [words help]
 primary_metric: pass_at_1
-arms: [reflexion]
+arms: {reflexion: arm=reflexion}
 baseline: reflexion
 benchmark: tasks
 n_tasks: 3

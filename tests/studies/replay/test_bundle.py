@@ -29,7 +29,7 @@ from tests.builders import canonical_bytes
 from tests.studies.small_runs import REFLECTION, chat_server, run_lab, script
 
 STUDY = """\
-{name: travels, hypotheses: [it does], primary_metric: pass_at_1, arms: [reflexion], baseline: reflexion,
+{name: travels, hypotheses: [it does], primary_metric: pass_at_1, arms: {reflexion: arm=reflexion}, baseline: reflexion,
  benchmark: my tasks, n_tasks: 3, seeds: [0], budget: {calls: 100}, minimum_detectable_effect: 0.5, exclusions: [],
  stopping: after one run}
 """
