@@ -62,16 +62,6 @@ class NoSharedMemory:
         return Selection()
 
 
-class OnlyCuratedItems(NoSharedMemory):
-    """Shared memory reduced to the curator's items; apart from them, the tasks are independent."""
-
-    def __init__(self, known: SharedMemory) -> None:
-        self.known = known
-
-    def selection(self, task: Task) -> Selection:
-        return self.known.selection(task)
-
-
 class EpisodicMemory:
     """The memory of one task's loop: its own episodes, and those of other tasks through `known`.
 
@@ -371,7 +361,8 @@ class EpisodeBuffer:
 
     def extend(self, episodes: Iterable[Episode]) -> list[Episode]:
         """As `store`, for several episodes, oldest first; all or none are stored."""
-        stored = [filled(episode) for episode in episodes]
+        if not (stored := [filled(episode) for episode in episodes]):
+            return []
         with self._writing:
             if self._retriever is not None:
                 self._retriever.add([document(episode, self._match) for episode in stored])

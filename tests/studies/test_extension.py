@@ -1,4 +1,4 @@
-"""Adding a part touches nothing else: an actor is a class and a YAML file, a figure is a function in a file."""
+"""Adding a part touches nothing else: a part is a class and a YAML file, a figure is a function in a file."""
 
 import csv
 import textwrap
@@ -19,11 +19,40 @@ ACTOR = """
         def act(self, task, recollection):
             return Trajectory(solution=self.program, strategy="fixed_program")
 """
-GROUP = """
-    _target_: fixed_program.FixedProgram
-    _partial_: true
-    program: "def anything(): ..."
+RETRIEVER = """
+    from reflexion_lab.protocols import Hit
+
+    class Oldest:
+        def __init__(self) -> None:
+            self.n = 0
+
+        def add(self, documents):
+            self.n += len(documents)
+
+        def forget(self, before): ...
+
+        def rank(self, query, k):
+            return [Hit(number, 1.0) for number in range(self.n)][:k]
 """
+CURATOR = """
+    from reflexion_lab.records import Batch, Curation, Operation, Selection
+
+    class Names:
+        def select(self, items, task):
+            return Selection(items=items[-1:])
+
+        def due(self, finished):
+            return [Batch(finished=(each,)) for each in finished]
+
+        def curate(self, items, batch):
+            task = batch.finished[0].task
+            return Curation(operations=(Operation(kind="add", text=task.entry_point, sources=(task.loop_id,)),))
+"""
+PARTS = {
+    "actor": (ACTOR, "fixed_program.FixedProgram", "_partial_: true\nprogram: 'def f(): return 1'"),
+    "retriever": (RETRIEVER, "oldest.Oldest", ""),
+    "curator": (CURATOR, "names.Names", ""),
+}
 FIGURE = """
     from reflexion_lab.analysis.figures.drawing import Drawing, facts, figure
 
@@ -41,22 +70,30 @@ FIGURE = """
 
 @pytest.fixture
 def project(tmp_path, monkeypatch):
-    """A folder with the reader's own actor and figure, from which commands are given."""
-    (tmp_path / "fixed_program.py").write_text(textwrap.dedent(ACTOR))
+    """A folder with the reader's own parts and figure, from which commands are given."""
     (tmp_path / "attempts_per_arm.py").write_text(textwrap.dedent(FIGURE))
-    (tmp_path / "conf" / "actor").mkdir(parents=True)
-    (tmp_path / "conf" / "actor" / "fixed_program.yaml").write_text(textwrap.dedent(GROUP))
+    for group, (source, target, values) in PARTS.items():
+        name = target.partition(".")[0]
+        (tmp_path / f"{name}.py").write_text(textwrap.dedent(source))
+        (tmp_path / "conf" / group).mkdir(parents=True)
+        (tmp_path / "conf" / group / f"{name}.yaml").write_text(f"_target_: {target}\n{values}\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     return tmp_path
 
 
-def test_an_actor_is_one_class_and_one_yaml_file(project, capsys):
-    search = f"hydra.searchpath=[file://{project}/conf]"
-    assert main(["run", search, "actor=fixed_program", "actor.program='def f(): return 1'", *RUN]) == 0
+@pytest.mark.parametrize(
+    ("words", "trace"),
+    [
+        ("actor=fixed_program", '"solution":"def f(): return 1","strategy":"fixed_program"'),
+        ("retriever=oldest recall=similar recall.min_score=0 memory.shared.round_size=1", '"retriever":"Oldest"'),
+        ("curator=names memory.shared.round_size=1", '"recalled_items":["item-'),
+    ],
+)
+def test_a_part_is_one_class_and_one_yaml_file(project, words, trace):
+    assert main(["run", f"hydra.searchpath=[file://{project}/conf]", *words.split(), *RUN]) == 0
     (run,) = (project / "runs").glob("2*")
-    assert '"solution":"def f(): return 1"' in (run / "attempts.jsonl").read_text()
-    assert '"strategy":"fixed_program"' in (run / "attempts.jsonl").read_text()
+    assert trace in (run / "attempts.jsonl").read_text()
 
 
 @pytest.mark.slow

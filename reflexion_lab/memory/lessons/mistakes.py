@@ -48,7 +48,8 @@ class Mistakes:
         dated = (entry if entry.timestamp else replace(entry, timestamp=time.time()) for entry in mistakes)
         entries = [entry for entry in dated if entry.prompt.strip()]
         new = {entry.mistake_id: entry.prompt for entry in entries if entry.mistake_id not in self._numbers}
-        self._retriever.add(list(new.values()))
+        if new:
+            self._retriever.add(list(new.values()))
         self._numbers |= dict(zip(new, count(self._next)))
         self._next += len(new)
         stored = []

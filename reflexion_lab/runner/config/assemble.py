@@ -56,7 +56,6 @@ from reflexion_lab.runner.config.parts import (
     any_node,
     draws_by_role,
     embedder_fingerprint,
-    has_shared_episodes,
     has_shared_memory,
     keeps_items,
     load_archive,
@@ -351,7 +350,7 @@ def loop_factory(
     from reflexion_lab.loop.deadline import Budgeted
     from reflexion_lab.loop.reflexion import Reflexion
     from reflexion_lab.loop.stop import Stuck
-    from reflexion_lab.memory.episodic import EpisodicMemory, NoSharedMemory, OnlyCuratedItems
+    from reflexion_lab.memory.episodic import EpisodicMemory, NoSharedMemory
     from reflexion_lab.memory.reflection_files import ReflectionFiles
 
     nodes = {name: prepared(cfg[name], name) for name in ("actor", "evaluator", "critic", "reviser", "reflector")}
@@ -359,7 +358,6 @@ def loop_factory(
     files = ReflectionFiles(cfg.memory.reflection_files) if cfg.memory.reflection_files else None
     solutions = {"tasks": load_benchmark(cfg, is_whole=True).tasks} if reads_solutions(cfg) else {}
     converted("loop", cfg.loop, LoopValues)  # report values of the wrong type by their key
-    known = archive if archive is None or has_shared_episodes(cfg) else OnlyCuratedItems(archive)
     has_critic = any(takes(name, nodes[name], "critic") for name in ("actor", "reflector", "reviser"))
     user_defined = {name for name in (*nodes, "recall", "retriever", "embedder") if own_targets(plain(cfg[name]))}
     quality, stuck = plain(cfg.quality), Stuck(cfg.loop.stuck_after)
@@ -371,7 +369,7 @@ def loop_factory(
 
     def loop() -> Reflexion:
         draws = draws_by_role(models)
-        parts = {"sandbox": sandbox, "prompts": prompts, "known": known or NoSharedMemory(), "models": draws}
+        parts = {"sandbox": sandbox, "prompts": prompts, "known": archive or NoSharedMemory(), "models": draws}
         parts["evaluator"] = build(nodes["evaluator"], "evaluator", parts)
         if has_critic:
             parts["critic"] = build(nodes["critic"], "critic", {**parts, "model": draws["critic"]})
@@ -381,7 +379,7 @@ def loop_factory(
         memory = EpisodicMemory(
             recall,
             cfg.memory.max_episodes,
-            known=known,
+            known=archive,
             run_id=run_id if archive or files else "",
             agent_id=cfg.arm,
             show_session=cfg.memory.show_session,
