@@ -43,9 +43,6 @@ WITHOUT = {
 """Consequence of each missing layer."""
 NO_PASS = ("fail", "error", "early_exit")
 """Outcomes that the table calls `no pass`."""
-STYLES = {"right": "green", "open": "bold yellow", "WRONG": "bold red"}
-NARROW, PIPED = 100, 120
-"""Columns of a terminal that is too small for the table, and of the table without a terminal."""
 
 
 class Findings(NamedTuple):
@@ -168,27 +165,14 @@ def findings(canonical: Sequence[bool], attack_run: AttackRun) -> Findings:
 
 
 def print_table(attack_run: AttackRun) -> None:
-    """One row per attack, below its family's name."""
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.padding import Padding
-    from rich.table import Column, Table
-    from rich.text import Text
-
-    console = Console()
-    if not console.is_terminal:
-        console.width = PIPED
-    expected = Column("expected", max_width=None if console.width > NARROW else 18)
-    table = Table("attack", "verdict", expected, "ok", box=SIMPLE_HEAD, pad_edge=False)
+    """One line per attack, below its family's name."""
     for family, verdicts in groupby(attack_run.verdicts, key=lambda verdict: verdict.attack.family):
-        table.add_row(Text(family, "bold"))
+        print(family)
         for verdict in verdicts:
-            attack, stands = verdict.attack, standing(verdict, attack_run.layers)
-            name = Padding(Text(attack.name.removeprefix(f"{family}: ")), (0, 0, 0, 2))
-            outcome = f"probe: {verdict.outcome}" if attack.probe else verdict.outcome
-            outcome += ", in process" if attack.in_process else ""
-            table.add_row(name, outcome, in_words(attack.expected), Text(stands, STYLES[stands]))
-    console.print(table, highlight=False)
+            attack, name = verdict.attack, verdict.attack.name.removeprefix(f"{family}: ")
+            outcome = "probe: " * bool(attack.probe) + verdict.outcome + ", in process" * attack.in_process
+            stands = standing(verdict, attack_run.layers)
+            print(f"  {stands:<5} {name}: {outcome}, expected {in_words(attack.expected)}")
     if any(set(verdict.attack.expected) >= set(NO_PASS) for verdict in attack_run.verdicts):
         print(f"no pass: {', '.join(NO_PASS[:-1])} or {NO_PASS[-1]}")
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import gzip
 import hashlib
+import io
 import os
 import secrets
 import shutil
@@ -143,41 +145,26 @@ RATIO = 200
 """Maximum ratio of expanded to packed bytes; JSON has about 10, repeated prompts 50."""
 LARGEST = 4 << 30
 GZIP = b"\x1f\x8b"
-_READ = 1 << 16
 
 
 def unpacked(path: Path | str, data: bytes) -> bytes:
-    """The text in the file's `data`, packed by gzip or not. Raises DataError: as `gunzipped`."""
-    try:
-        return gunzipped(data) if data.startswith(GZIP) else data
-    except DataError as problem:
-        raise DataError(path, problem, "a whole gzip file") from None
-
-
-def gunzipped(data: bytes) -> bytes:
-    """Expand gzip `data` of one or more members.
+    """The text in the file's `data`, packed by gzip or not.
 
     Raises DataError: the data are damaged or truncated, or expand beyond the limits.
     """
-    parts: list[bytes] = []
-    size, place = 0, 0
-    while place < len(data):
-        member = zlib.decompressobj(wbits=31)
-        while not member.eof and (place < len(data) or member.unconsumed_tail):
-            chunk = member.unconsumed_tail or data[place : place + _READ]
-            place += 0 if member.unconsumed_tail else len(chunk)
-            try:
-                parts.append(member.decompress(chunk, SMALL))
-            except zlib.error as problem:
-                raise DataError(f"a damaged gzip file: {problem}") from None
-            size += len(parts[-1])
-            if size > min(LARGEST, max(SMALL, RATIO * place)):
-                raise DataError(f"{len(data):,} bytes that unpack to more than {size:,}, as no text does")
-        if not member.eof:
-            raise DataError("a gzip file that breaks off")
-        place -= len(member.unused_data)
-        if not data[place:].strip(b"\0"):
-            break
+    if not data.startswith(GZIP):
+        return data
+    packed, parts, size, expected = io.BytesIO(data), list[bytes](), 0, "a whole gzip file"
+    try:
+        with gzip.GzipFile(fileobj=packed) as file:
+            while part := file.read(1 << 20):
+                parts.append(part)
+                size += len(part)
+                if size > min(LARGEST, max(SMALL, RATIO * packed.tell())):
+                    sizes = f"{len(data):,} bytes that unpack to more than {size:,}, as no text does"
+                    raise DataError(path, sizes, expected)
+    except (OSError, EOFError, zlib.error) as problem:
+        raise DataError(path, f"a damaged gzip file ({problem})", expected) from None
     return b"".join(parts)
 
 

@@ -33,21 +33,12 @@ def attack_run():
     )
 
 
-@pytest.mark.parametrize("columns", ["80", "120"])
-def test_every_attack_has_a_row_that_fits_the_terminal(attack_run, monkeypatch, capsys, columns):
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    monkeypatch.setenv("NO_COLOR", "1")
-    monkeypatch.setenv("TERM", "dumb")
-    monkeypatch.setenv("COLUMNS", columns)
+def test_every_attack_has_a_line_below_its_family(attack_run, capsys):
     print_table(attack_run)
-    lines = capsys.readouterr().out.splitlines()
-    assert max(map(len, lines)) <= int(columns)
-    families = [line.strip() for line in lines if line.strip() in ("early exits", "kernel")]
-    assert families == ["early exits", "kernel"]
-    assert " ".join(next(line for line in lines if "exits with" in line).split()).endswith(
-        "early_exit early_exit right"
-    )
-    assert "[red]everything[/red]" in " ".join(lines)
+    assert capsys.readouterr().out.splitlines() == [
+        "early exits", "  right exits with success: early_exit, expected early_exit",
+        "kernel", f"  WRONG {NAMES[1]}: pass, expected no pass | memory", "no pass: fail, error or early_exit",
+    ]  # fmt: skip
 
 
 def test_a_pass_is_open_without_the_layer_and_wrong_with_it(attack_run):

@@ -16,7 +16,7 @@ import pytest
 
 import reflexion_lab
 from reflexion_lab.cli import main as cli
-from reflexion_lab.io.files import SMALL, gunzipped
+from reflexion_lab.io.files import SMALL, unpacked
 from reflexion_lab.memory.embedders.cached import CachedEmbedder
 from reflexion_lab.runner.folder.manifest import named
 from reflexion_lab.runner.folder.registration import read as read_study
@@ -217,12 +217,12 @@ def test_ten_gigabytes_of_zeros_cost_little_memory_and_one_line(tmp_path, comman
 
 def test_whole_texts_unpack_as_ever() -> None:
     text = b"".join(json.dumps({"prompt": "the same words again and again " * 9, "n": n}).encode() for n in range(9000))
-    assert gunzipped(gzip.compress(text)) == text
-    assert gunzipped(gzip.compress(text[:99]) + gzip.compress(text[99:]) + b"\0\0") == text
-    assert gunzipped(gzip.compress(bytes(SMALL - 1))) == bytes(SMALL - 1)
-    for torn in (gzip.compress(text)[:-1], gzip.compress(text)[:999], gzip.compress(text) + b"more", b"no gzip"):
+    assert unpacked("x.gz", gzip.compress(text)) == text
+    assert unpacked("x.gz", gzip.compress(text[:99]) + gzip.compress(text[99:]) + b"\0\0") == text
+    assert unpacked("x.gz", gzip.compress(bytes(SMALL - 1))) == bytes(SMALL - 1)
+    for torn in (gzip.compress(text)[:-1], gzip.compress(text)[:999], gzip.compress(text) + b"more"):
         with pytest.raises(ValueError, match="gzip"):
-            gunzipped(torn)
+            unpacked("x.gz", torn)
 
 
 def test_a_bundle_that_would_fill_the_memory_is_refused_unread(tmp_path) -> None:
