@@ -79,17 +79,6 @@ def test_an_untouched_run_verifies_and_stays_untouched(run, capsys):
     assert "2 of 6 programs" in out
 
 
-@pytest.mark.parametrize("overrides", [
-    pytest.param(("feedback_source=oracle",), id="oracle", marks=pytest.mark.slow),
-    pytest.param(("store=sqlite", "recall=window_then_similar", "recall.min_score=0", "memory.shared.round_size=2"),
-                 id="store and rounds"),
-])  # fmt: skip
-@pytest.mark.slow
-def test_runs_of_every_kind_verify(tmp_path, overrides):
-    verification = verify(run_in(tmp_path, *overrides), execute=True)
-    assert verification.holds, places(verification)
-
-
 WRAPPED = "evaluator.evaluator._target_=reflexion_lab.tasks.evaluators"
 EVALUATORS = [f"evaluator={path.stem}" for path in sorted((CONF / "evaluator").glob("*.yaml"))]
 KINDS = [
