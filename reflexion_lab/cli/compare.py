@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,10 +23,8 @@ WIDTH = 100
 """Minimum width of the tables, in characters."""
 MORE = "all tables: --full"
 DRAWS = "In %, with 95 % intervals, of first attempts: the seeds are the draws, which need a temperature above 0."
-COMPARED = ("baseline", "by", "unit", "margin", "figures", "no_captions", "bundles")
+COMPARED = ("baseline", "by", "unit", "margin", "figures", "no_captions")
 """Options of a comparison."""
-SMALL = 1_000_000
-"""Largest size in bytes of a bundle beside a report."""
 
 
 def add(commands: Commands) -> None:
@@ -48,7 +46,6 @@ def add(commands: Commands) -> None:
     sub.add_argument("--out", metavar="FOLDER", help="folder to write to, created if missing; a comparison needs it")
     sub.add_argument("--figures", choices=("png", "svg", "pdf"), help="format of a comparison's figures (default: png)")
     add_flag(sub, "--no-captions", "figures without titles and captions, for a paper")
-    add_flag(sub, "--bundles", "also pack each run for an offline replay, if its bundle is at most 1 MB")
 
 
 def _add_runs(sub: argparse.ArgumentParser) -> None:
@@ -154,28 +151,6 @@ def _cases(options: argparse.Namespace) -> str:
 def report(options: argparse.Namespace) -> None:
     """Raises ConfigError: an option is missing, or has no effect with --html."""
     say(*(f"written: {path}" for path in (_pages(options) if options.html else _comparison(options))))
-    if options.bundles:
-        say(*_bundles(options))
-
-
-def _bundles(options: argparse.Namespace) -> Iterator[str]:
-    """Pack the runs into `bundles/` of the report; a line for each."""
-    from reflexion_lab.cli.bundle import pack_run
-    from reflexion_lab.studies.replay.bundle import BundleError
-
-    out = out_folder(str(Path(options.out) / "bundles"))
-    for run in chosen(options):
-        path = out / f"{run.path.resolve().name}.bundle.zip"
-        try:
-            pack_run(run, path)
-        except (BundleError, FolderError) as problem:
-            yield f"not packed: {problem}"
-            continue
-        if (size := path.stat().st_size) > SMALL:
-            path.unlink()
-            yield f"left out: {path}, {size / 1e6:.1f} MB; `reflexion-lab bundle` keeps it"
-        else:
-            yield f"written: {path}"
 
 
 def _pages(options: argparse.Namespace) -> list[Path]:
@@ -205,8 +180,6 @@ def _comparison(options: argparse.Namespace) -> list[Path]:
 
     if not options.out:
         raise ConfigError("--out", "none", "the folder for the comparison, or --html for a page of each run")
-    if options.bundles and _cases(options):
-        raise ConfigError("--bundles", _cases(options), "run folders: cases hold no prompts and replies")
     folder = out_folder(options.out)
     arms, comparison = read(options)
     return save_report(folder, comparison, arms, options.figures or "png", not options.no_captions)

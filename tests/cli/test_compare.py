@@ -13,11 +13,9 @@ from msgspec.structs import replace
 from reflexion_lab.analysis.report import comparison as comparison_tables
 from reflexion_lab.cli.main import main
 from reflexion_lab.records import Check, Usage
-from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.runner.folder.registration import read, section
 from tests.analysis.conftest import BASE, RIGHT, WORDS, WRONG, run_writer, spender
-from tests.studies.small_runs import run_lab
 
 
 @pytest.fixture
@@ -229,31 +227,6 @@ def test_cases_print_what_the_runs_print(run, records, run_command, tmp_path, ac
         of_runs, *of_cases = (run_command("compare", *of, *options)[2] for of in (runs, [cases], [packed]))
         assert of_cases == [of_runs] * 2 and of_runs
     assert "expected run folders, or one file of cases" in run_command("compare", cases, runs[0])[1]
-
-
-@pytest.fixture
-def simulated(tmp_path):
-    shared = ("model=simulated", "actor=single_shot", "benchmark.load.n=3", "tracker=none", "quiet=true")
-    return str(run_lab(compose(*shared, f"run_root={tmp_path / 'runs'}")).folder.path)
-
-
-@pytest.mark.slow
-def test_a_report_with_bundles_can_be_replayed(simulated, run_command, tmp_path, monkeypatch):
-    code, text, _ = run_command("report", simulated, "--out", tmp_path / "out", "--bundles")
-    (bundle,) = (tmp_path / "out" / "bundles").iterdir()
-    assert code == 0 and f"written: {bundle}" in text
-    assert run_command("replay", bundle)[0] == 0
-    monkeypatch.setattr("reflexion_lab.cli.compare.SMALL", 10)
-    assert f"left out: {bundle}" in run_command("report", simulated, "--out", tmp_path / "out", "--bundles")[1]
-    assert not bundle.exists()
-
-
-def test_a_report_goes_on_where_a_run_cannot_be_packed(simulated, run_command, tmp_path):
-    (Path(simulated).parent / "calls.sqlite").unlink()
-    code, text, _ = run_command("report", simulated, "--out", tmp_path / "out", "--bundles")
-    assert code == 0 and "not packed: " in text
-    cases = tmp_path / "out" / "cases.csv"
-    assert "cases hold no prompts" in run_command("report", cases, "--out", tmp_path / "out", "--bundles")[1]
 
 
 def test_a_file_is_no_folder_to_report_into(four, run_command, tmp_path):

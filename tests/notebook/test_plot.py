@@ -115,11 +115,11 @@ def test_a_new_figure_is_pyplots_white_and_has_room_for_all_words(make_runs, pyp
         ax.figure.canvas.draw()
     assert pyplot.get_fignums() == [ax.figure.number]
     assert ax.figure.get_facecolor() == ax.get_facecolor() == (1, 1, 1, 1)
-    (words,) = [text for text in ax.texts if text.get_gid() == "caption"]
+    (words,) = ax.figure.findobj(lambda artist: artist.get_gid() == "caption")
     box, whole = words.get_window_extent(), ax.figure.bbox
     assert whole.x0 <= box.x0 and box.x1 <= whole.x1 and whole.y0 <= box.y0
     assert box.y1 < ax.xaxis.label.get_window_extent().y0
-    legend = ax.get_legend().get_window_extent()
+    (legend,) = (legend.get_window_extent() for legend in ax.figure.legends)
     assert ax.bbox.y1 <= legend.y0 and legend.y1 <= whole.y1
 
 
@@ -132,10 +132,12 @@ def test_names_of_arms_are_escaped_and_distinct(make_runs, name):
         warnings.simplefilter("error")
         ax = drawn(name, runs)
         ax.figure.canvas.draw()
-    items = [text.get_text() for text in ax.findobj(Text)]
+    items = [text.get_text() for text in ax.figure.findobj(Text)]
     assert not any(c in text for text in items for c in ("\x1b", "\u202e"))
     assert any("$x_1^2$ & \\frac{a}{b}" in text for text in items)
-    assert not any(text.get_usetex() or text.get_parse_math() for text in ax.findobj(Text) if "$" in text.get_text())
+    assert not any(
+        text.get_usetex() or text.get_parse_math() for text in ax.figure.findobj(Text) if "$" in text.get_text()
+    )
     assert max(map(len, (line for text in items for line in text.split("\n")))) < 250
     if name == "budgets":
         labels = set(ax.get_legend_handles_labels()[1]) - {"convex hull"}
@@ -165,7 +167,7 @@ def test_what_cannot_be_drawn_is_said(make_runs, pyplot, write_run):
 
 def test_arms_of_a_sweep_have_short_names_a_heat_map_and_figures_without_words(make_runs):
     runs = make_runs("reflexion", "reflexion", "reflexion")
-    names = {text.get_text() for text in plot.budgets(runs).get_legend().get_texts()}
+    names = {text.get_text() for text in plot.budgets(runs).figure.legends[0].get_texts()}
     assert {"Ω0", "Ω1", "Ω2"} <= names
     bare = plot.curves(runs, caption=False)
     assert bare.get_title(loc="left") == ""

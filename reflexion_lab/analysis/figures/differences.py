@@ -10,7 +10,7 @@ from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.comparison import Comparison
 from reflexion_lab.analysis.comparison.row import Difference, Row, methods_of
 from reflexion_lab.analysis.figures import style as styles
-from reflexion_lab.analysis.figures.drawing import CROWDED, LEGEND_COLUMNS, Drawing, facts, figure
+from reflexion_lab.analysis.figures.drawing import CROWDED, Drawing, facts, figure
 from reflexion_lab.analysis.figures.style import INK, UPPER_BOUND, Style, frame
 from reflexion_lab.analysis.report import cells
 
@@ -131,7 +131,7 @@ def _legend(every: Sequence[Difference], ax: Axes) -> None:
 
     names = dict.fromkeys(difference.budget for difference in every)
     marks = [Line2D([], [], **_style(name), label=name) for name in names]
-    place: Style = {"loc": "lower left", "bbox_to_anchor": (0, 1.0), "ncols": LEGEND_COLUMNS, "borderaxespad": 0.2}
+    place: Style = {"loc": "lower left", "bbox_to_anchor": (0, 1.0), "ncols": 2, "borderaxespad": 0.2}
     has_minimum = any(difference.minimum is not None for difference in every)
     handles = [*marks, *[Patch(color=styles.FAINT, label="below the minimum detectable effect")] * has_minimum]
     ax.legend(handles=handles, **place, frameon=False, fontsize=8.5, labelcolor=INK)

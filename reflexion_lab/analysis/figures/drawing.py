@@ -41,8 +41,6 @@ NARROWEST = 6.5
 """Minimum width in inches, so that a caption stays short."""
 LONGEST = 72
 """Maximum characters of an arm's name in a figure."""
-LEGEND_COLUMNS = 2
-"""Columns of a panel's own legend."""
 ROOM = 0.97
 """Share of the width of its column of panels that a caption may take."""
 LEGEND: Style = {"frameon": False, "fontsize": 8.5, "labelcolor": INK, "alignment": "left",
@@ -259,18 +257,13 @@ def on_axes(drawing: Drawing, ax: Axes | None = None, is_captioned: bool = True)
     from matplotlib.text import Text
 
     with context("default"):
-        target = ax
-        if len(drawing.panels) > 1:
+        if ax is None:
             _draw_panels(canvas := pyplot.figure(), drawing, is_captioned)
             target = canvas.axes[0]
-        elif target is None:
-            width, height = max(NARROWEST, drawing.size[0]), drawing.size[1] + 0.5
-            lines = _wrapped(drawing.caption, width * ROOM).count("\n") + 2 if is_captioned else 0
-            target = pyplot.figure(figsize=(width, height + LINE * lines), layout="constrained").add_subplot()
-        if len(drawing.panels) == 1:
-            _draw_panel(drawing, target, is_captioned, is_new=ax is None)
+        else:
+            _draw_panel(drawing, target := ax, is_captioned)
         # dollars and backslashes in names are no formulas, and nothing for LaTeX
-        for artist in (target if ax else target.figure).findobj(Text):
+        for artist in (ax or target.figure).findobj(Text):
             artist.set_parse_math(False)
             artist.set_usetex(False)
         # The first figure of a notebook switches this on, which the end of a style would undo.
@@ -279,39 +272,20 @@ def on_axes(drawing: Drawing, ax: Axes | None = None, is_captioned: bool = True)
     return target
 
 
-def _draw_panel(drawing: Drawing, ax: Axes, is_captioned: bool, is_new: bool) -> None:
+def _draw_panel(drawing: Drawing, ax: Axes, is_captioned: bool) -> None:
     ax.figure.set_facecolor("white")
     ax.set_facecolor("white")
     drawing.panels[0](ax)
-    rows = _head(drawing, ax, is_captioned)
-    if is_new and (figure := ax.get_figure(root=True)):
-        width, height = figure.get_size_inches()
-        figure.set_size_inches(width, height + LINE * rows)
+    if drawing.has_legend:
+        ax.legend(**LEGEND)
     if is_captioned:
+        title = "\n".join(filter(None, (drawing.title, ax.get_title(loc="left"))))
+        ax.set_title(title, loc="left", fontsize=11, fontweight="bold", color=INK, pad=12)
         _caption(drawing.caption, ax)
 
 
 def _wrapped(caption: str, inches: float, most: int | None = None) -> str:
     return textwrap.fill(caption, max(20, int(inches * LETTERS)), max_lines=most, placeholder=" …")
-
-
-def _head(drawing: Drawing, ax: Axes, is_captioned: bool) -> int:
-    """Write legend, and title if `is_captioned`, above the Axes and its own title; returns the rows of the legend."""
-    from matplotlib.transforms import ScaledTranslation
-
-    inches = ax.get_window_extent().width / ax.figure.dpi
-    own = textwrap.fill(ax.get_title(loc="left"), max(20, int(inches * LETTERS)))
-    if drawing.has_legend:
-        ax.set_title(own, loc="left", fontsize=9, color=INK)
-        points = 6 + 14 * (1 + own.count("\n")) * bool(own)
-        above = ax.transAxes + ScaledTranslation(0, points / 72, ax.figure.dpi_scale_trans)
-        place: Style = {"loc": "lower left", "bbox_to_anchor": (0, 1), "bbox_transform": above, "borderaxespad": 0}
-        return _legend(ax, [ax], drawing.title if is_captioned else "", inches, place | {"borderpad": 0})
-    if drawing.title and is_captioned:
-        legend = ax.get_legend()  # the panel's own lies just above it
-        pad = 9 + 15 * -(-len(legend.get_texts()) // LEGEND_COLUMNS) if legend else 8
-        ax.set_title(drawing.title, loc="left", fontsize=11, fontweight="bold", color=INK, pad=pad)
-    return 0
 
 
 def _legend(target: Axes | Canvas, axes: Sequence[Axes], title: str, inches: float, place: Style) -> int:
