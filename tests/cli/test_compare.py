@@ -161,7 +161,7 @@ def test_an_error_is_one_line(four, run_command, options, expected):
 def test_registered_comparisons_are_told_from_exploratory_ones(run, run_command, tmp_path):
     fields = {
         "name": "words help", "hypotheses": ["words solve more"], "primary_metric": "pass_at_1",
-        "arms": ["feedback_only", "words"], "baseline": "feedback_only", "benchmark": "toy", "n_tasks": 4,
+        "arms": {"feedback_only": "", "words": ""}, "baseline": "feedback_only", "benchmark": "toy", "n_tasks": 4,
         "seeds": [7, 8], "budget": {"calls": 1000}, "minimum_detectable_effect": 0.1, "exclusions": [],
         "stopping": "after all runs",
     }  # fmt: skip

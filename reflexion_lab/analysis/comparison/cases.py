@@ -11,7 +11,7 @@ import gzip
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -26,21 +26,17 @@ from reflexion_lab.loop.selection import submitted_at
 from reflexion_lab.records import (
     Attempt,
     Beginning,
-    Check,
-    Evaluation,
     Grade,
     Item,
     Manifest,
-    MemoryState,
     Provenance,
-    Reflection,
     TaskResult,
-    Trajectory,
     Update,
     Usage,
     WrittenTests,
 )
 
+T = TypeVar("T")
 FILE = "cases.csv"
 COLUMNS = (
     "arm", "seed", "task", "cluster", "attempt", "parent", "feedback", "feedback_outcome", "tests", "tests_passed",
@@ -112,7 +108,7 @@ def load_cases(path: Path | str) -> list[Arm]:
     for key, own in runs.items():
         try:
             (logs[key.arm] if key.checkpoint is None else frozen[key.arm][key.stream]).append(_log(key, own))
-        except (ValueError, TypeError) as problem:
+        except (ValueError, TypeError, msgspec.ValidationError) as problem:
             raise DataError(f"{path}, arm {key.arm}, seed {key.seed}", str(problem), "numbers in its columns") from None
     return [Arm(name, own, frozen=frozen[name]) for name, own in logs.items()]
 
@@ -257,82 +253,54 @@ def _usages(line: Mapping[str, str]) -> Iterator[tuple[str, Usage]]:
 
 
 def _attempt(line: Mapping[str, str], usages: Mapping[str, Usage]) -> Attempt:
-    number, total, passed = int(line["attempt"]), int(line["tests"]), int(line["tests_passed"])
-    checks = {("test", "pass"): passed, ("test", "fail"): total - passed}
-    checks |= {(NOT_KEPT, outcome): int(line[f"{outcome}s"] or 0) for outcome in ("timeout", "harness_error")}
-    episodes, in_prompt = int(line["episodes"]), int(line["shown"])
-    apart = ("actor", "reflector", "curator", WRITER, CURATION)
-    others = {role: usage for role, usage in usages.items() if role not in apart}
-    words, spent = line["words"], usages.get("reflector")
-    return Attempt(
-        selection_usage=usages.get("curator", Usage()),
+    total, passed = int(line["tests"]), int(line["tests_passed"])
+    counts = {("test", "pass"): passed, ("test", "fail"): total - passed}
+    counts |= {(NOT_KEPT, outcome): int(line[f"{outcome}s"] or 0) for outcome in ("timeout", "harness_error")}
+    spent = {role: usages.get(role, Usage()) for role in ("actor", "reflector", "curator")}
+    words, size, own = line["words"], line["episodes"], line["shown"]
+    reflection = {
+        "reflection_id": "", "about_attempt": line["attempt"], "what_went_wrong": "", "what_to_change": "",
+        "root_cause": NOT_KEPT if words and words != "failed" else "", "confidence": 0.0, "source": words,
+        "usage": spent["reflector"],
+    }  # fmt: skip
+    return _record(
+        Attempt,
         task_id=line["task"],
-        number=number,
+        number=line["attempt"],
         recalled=(),
-        trajectory=Trajectory(
-            solution="pass" if int(line["program"]) else "",
-            strategy="",
-            usage=usages.get("actor", Usage()),
-            others=others,
-        ),
-        evaluation=Evaluation(
-            passed=bool(int(line["feedback"])),
-            outcome=line["feedback_outcome"],
-            reward=float(line["reward"]),
-            checks=tuple(
-                Check(name="", outcome=outcome, kind=kind) for (kind, outcome), n in checks.items() for _ in range(n)
-            ),
-        ),
-        reflection=_reflection(number, words, spent or Usage()) if words or spent else None,
-        memory=MemoryState(
-            capacity=0,
-            size=episodes,
-            in_context=in_prompt,
-            total=episodes,
-            omega=int(line["omega"]) if line["omega"] else None,
-            own=in_prompt,
-        ),
-    )
-
-
-def _reflection(number: int, words: str, usage: Usage) -> Reflection:
-    return Reflection(
-        reflection_id="",
-        about_attempt=number,
-        root_cause=NOT_KEPT if words and words != "failed" else "",
-        what_went_wrong="",
-        what_to_change="",
-        confidence=0.0,
-        source=words,
-        usage=usage,
-    )
+        selection_usage=spent["curator"],
+        trajectory={
+            "solution": "pass" * int(line["program"]), "strategy": "", "usage": spent["actor"],
+            "others": {role: usage for role, usage in usages.items() if role not in {*spent, WRITER, CURATION}},
+        },
+        evaluation={
+            "passed": line["feedback"], "outcome": line["feedback_outcome"], "reward": line["reward"],
+            "checks": [
+                {"name": "", "outcome": of, "kind": kind} for (kind, of), n in counts.items() for _ in range(n)
+            ],
+        },
+        reflection=reflection if words or spent["reflector"] != Usage() else None,
+        memory={
+            "capacity": 0, "size": size, "in_context": own, "total": size, "omega": line["omega"] or None, "own": own,
+        },
+    )  # fmt: skip
 
 
 def _grade(attempt: Attempt, line: Mapping[str, str]) -> Grade:
-    return Grade(
-        task_id=attempt.task_id,
-        number=attempt.number,
-        passed=bool(int(line["hidden"])),
-        outcome=line["hidden_outcome"],
-        checks_passed=0,
-        checks_total=0,
-        sealed=True,
-    )
+    grade = {"passed": line["hidden"], "outcome": line["hidden_outcome"], "checks_passed": 0, "checks_total": 0}
+    return _record(Grade, task_id=attempt.task_id, number=attempt.number, sealed=True, **grade)
 
 
 def _result(attempts: Sequence[Attempt], feedback_source: str, split: str) -> TaskResult:
-    submitted = submitted_at(attempts).number
-    return TaskResult(
-        task_id=attempts[0].task_id,
-        attempts=len(attempts),
-        submitted=submitted,
-        best=submitted,
-        last=attempts[-1].number,
-        stop_reason="",
-        feedback_source=feedback_source,
-        duration=0.0,
-        split=split,
-    )
+    submitted, last = submitted_at(attempts).number, attempts[-1].number
+    ends = {"submitted": submitted, "best": submitted, "last": last, "stop_reason": "", "duration": 0.0, "split": split}
+    source = feedback_source
+    return _record(TaskResult, task_id=attempts[0].task_id, attempts=len(attempts), feedback_source=source, **ends)
+
+
+def _record(kind: type[T], **fields: object) -> T:
+    """A record of texts and values. Raises ValidationError: a text is not of the field's kind."""
+    return msgspec.convert(fields, kind, strict=False)
 
 
 def _manifest(key: _Key, line: Mapping[str, str]) -> Manifest:
