@@ -1,10 +1,22 @@
 """Fixtures of the tests that stand beside the experiments."""
 
 from tests.analysis.conftest import make_arm, run
-from tests.conftest import attempt, recorded_runs, records, reflection, sandbox, task, write_rows, write_run
+from tests.conftest import (
+    attempt,
+    checkout,
+    recorded_runs,
+    records,
+    reflection,
+    sandbox,
+    task,
+    unsynced,
+    write_rows,
+    write_run,
+)
 
 __all__ = [
     "attempt",
+    "checkout",
     "make_arm",
     "recorded_runs",
     "records",
@@ -12,6 +24,7 @@ __all__ = [
     "run",
     "sandbox",
     "task",
+    "unsynced",
     "write_rows",
     "write_run",
 ]

@@ -9,12 +9,16 @@ import itertools
 import json
 import os
 import signal
+import sqlite3
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
+from sqlalchemy import event
+from sqlalchemy.engine import Engine
 
 from reflexion_lab.agent.models.scripted import ScriptedModel
 from reflexion_lab.loop.selection import submitted_at
@@ -96,6 +100,23 @@ def checkout():
 
         patch.setattr(manifest, "git", of_this_checkout)
         yield ask
+
+
+@pytest.fixture(scope="session", autouse=True)
+def unsynced():
+    """Nothing waits for the disk: a killed process leaves what it has written, only a loss of power would not.
+    Twenty waits a run, and two hundred for a new database of MLflow, were half of their time.
+    """
+
+    def connected(connection, _):
+        with suppress(sqlite3.DatabaseError, AttributeError):  # a damaged file; another database
+            connection.execute("PRAGMA synchronous = OFF")
+
+    event.listen(Engine, "connect", connected)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda descriptor: None)
+        yield
+    event.remove(Engine, "connect", connected)
 
 
 @pytest.fixture

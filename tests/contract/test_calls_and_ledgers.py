@@ -313,22 +313,6 @@ def test_both_ledgers_say_the_same(place_of):
     assert [tuple(spent) for _, spent in sqlite] == [pytest.approx(tuple(spent)) for _, spent in postgresql]
 
 
-@pytest.mark.parametrize(
-    ("cap", "crashes"), [pytest.param(2000, 1, marks=pytest.mark.soak), pytest.param(6000, 20, marks=pytest.mark.soak)]
-)
-def test_processes_share_a_cap_exactly_despite_server_crashes(server, url, cap, crashes):
-    cells = [start("spend", url, cap=cap) for _ in range(3)]
-    first = [cell.stdout.readline() for cell in cells]  # all have begun: who finds no server then does not wait for one
-    for _ in range(crashes):
-        server.stop("immediate")
-        server.start()
-    through = [int((printed + cell.communicate()[0]).split()[-1]) for printed, cell in zip(first, cells, strict=True)]
-    assert [cell.returncode for cell in cells] == [0] * 3
-    assert sum(through) == cap
-    with closing(Ledger(url)) as ledger:
-        assert ledger.spent("sweep").calls == cap
-
-
 @pytest.mark.parametrize("kind", BOTH)
 def test_a_failing_ledger_loses_no_reply_and_blocks_nobody(server, place_of, kind):
     place = place_of(kind)

@@ -1,9 +1,7 @@
 """Parts that hang or are slow: attempts are kept, one line says so, and the run ends, or resumes, as without them."""
 
-import os
 import re
 import threading
-import time
 
 import pytest
 
@@ -80,23 +78,3 @@ def test_a_part_that_hangs_stops_the_run_which_resumes_to_the_same(tmp_path, cap
     assert carried_out(tmp_path / "hung", *overrides, f"resume={folder}") == folder
     assert (folder / "results.jsonl").read_bytes().startswith(before)
     assert outcome(folder) == whole
-
-
-def test_a_slow_disk_changes_no_result(tmp_path, monkeypatch):
-    whole = undisturbed(tmp_path)
-    calls = []
-
-    def slow(call):
-        def late(*arguments):
-            calls.append(call)
-            time.sleep(0.02)
-            return call(*arguments)
-
-        return late
-
-    for name in ("fsync", "write", "pwrite"):
-        monkeypatch.setattr(os, name, slow(getattr(os, name)))
-    folder = carried_out(tmp_path / "slow", "store=jsonl", f"store.place={tmp_path / 'memory'}")
-    assert outcome(folder) == whole
-    assert len(calls) > 20
-    assert len((tmp_path / "memory" / "episodes.jsonl").read_bytes().splitlines()) > 4

@@ -31,26 +31,9 @@ def test_calls_are_never_closer_than_the_limit_allows(per_minute, pauses):
     assert min(gaps) == pytest.approx(60 / per_minute, rel=1e-6) or min(gaps) > 60 / per_minute
 
 
-def test_who_comes_late_enough_does_not_wait():
-    clock = Clock()
-    pace = Pace(60, clock, clock.sleep)
-    pace.wait()
-    clock.sleep(1.0)
-    pace.wait()
-    assert clock.now == 1001.0
-
-
 def test_concurrent_callers_get_successive_turns():
     slept = []
     pace = Pace(30, lambda: 5.0, slept.append)
     for _ in range(4):
         pace.wait()
     assert slept == [2.0, 4.0, 6.0]
-
-
-def test_no_limit_never_sleeps():
-    slept = []
-    pace = Pace(None, lambda: 5.0, slept.append)
-    for _ in range(4):
-        pace.wait()
-    assert slept == []

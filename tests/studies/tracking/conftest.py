@@ -1,7 +1,10 @@
 import shutil
+import sqlite3
+from contextlib import closing
 
 import pytest
 from msgspec.structs import replace
+from sqlalchemy import create_engine
 
 from reflexion_lab.records import Usage
 from reflexion_lab.studies.tracking.mlflow import MlflowTracker
@@ -54,6 +57,26 @@ def history(task_id, solved, allowed):
         )
         for number in range(1, last + 1)
     ]
+
+
+@pytest.fixture(scope="package", autouse=True)
+def one_schema(tmp_path_factory):
+    """MLflow migrates one empty database to its newest schema; every other one is a copy."""
+    from mlflow.store.db import utils
+
+    migrate, template = utils._initialize_tables, tmp_path_factory.mktemp("schema") / "mlflow.db"
+
+    def initialise(engine):
+        if engine.dialect.name != "sqlite":
+            return migrate(engine)
+        if not template.exists():
+            migrate(create_engine(f"sqlite:///{template}"))
+        with closing(sqlite3.connect(template)) as whole, closing(sqlite3.connect(engine.url.database)) as new:
+            return whole.backup(new)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(utils, "_initialize_tables", initialise)
+        yield
 
 
 @pytest.fixture
