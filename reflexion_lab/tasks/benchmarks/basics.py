@@ -12,11 +12,10 @@ since their release; use another seed where that matters.
 from __future__ import annotations
 
 import ast
-import operator
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from itertools import islice
 from pathlib import Path
 from random import Random
@@ -25,7 +24,6 @@ from typing import Any, Literal, NamedTuple, cast
 
 import msgspec
 
-from reflexion_lab.errors import DataError
 from reflexion_lab.limits import Tasks, validated
 from reflexion_lab.records import Task
 from reflexion_lab.tasks.benchmarks.mutants import mutants
@@ -38,8 +36,6 @@ WORDS = (
     *("butterfly", "president"),
 )
 """Words of 3 to 9 letters, so that there are words on both sides of every limit in a template."""
-Draw = Callable[[dict[str, Any]], Any]
-"""Draws a value, given `r` (the random generator), `k` (the constant) and the names assigned before."""
 
 
 class Template(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -57,7 +53,7 @@ class Template(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     solution: tuple[str, ...]
     """Lines of the reference solution, not indented; also the canonical solution."""
     inputs: str
-    """Expression of the arguments of one call, see `VOCABULARY`."""
+    """Python of the arguments of one call, of `k` and the functions of `VOCABULARY`."""
     constants: tuple[int | str | tuple[int | str, ...] | None, ...] = (None,)
     slip: tuple[str, ...] = ()
     """A plausible wrong body, or (); the examples reject it, so that feedback reveals it."""
@@ -78,58 +74,10 @@ def templates() -> tuple[Template, ...]:
 
 def calls(template: Template, k: Any, rng: Random) -> Iterator[tuple[object, ...]]:
     """Endless random arguments of calls."""
-    inputs = _draw_of(ast.parse(f"({template.inputs},)", mode="eval").body)
+    inputs = compile(f"({template.inputs},)", FILE.name, "eval")  # as trusted as its solution: both are of this package
+    words = {name: partial(function, rng) for name, function in VOCABULARY.items()}
     while True:
-        yield inputs({"r": rng, "k": k})
-
-
-def _draw_of(node: ast.expr) -> Draw:  # noqa: PLR0911 (one return per form)
-    """The draw that an expression describes; any other form raises DataError."""
-    match node:
-        case ast.Constant(value):
-            return lambda _: value
-        case ast.Name(name):
-            return operator.itemgetter(name)
-        case ast.NamedExpr(ast.Name(name), value):
-            return _naming(name, _draw_of(value))
-        case ast.UnaryOp(ast.USub(), operand):
-            return _applied(operator.neg, [operand])
-        case ast.BinOp(left, sign, right) if type(sign) in SIGNS:
-            return _applied(SIGNS[type(sign)], [left, right])
-        case ast.Subscript(items, at):
-            return _applied(operator.getitem, [items, at])
-        case ast.Tuple(parts):
-            return _applied(lambda *values: values, parts)
-        case ast.Call(ast.Name(word), parts, options) if word in VOCABULARY:
-            return _applied(VOCABULARY[word], [ast.Name("r"), *parts], options)
-        case ast.ListComp(item, [ast.comprehension(ast.Name(name), items, [])]):
-            element, elements = _draw_of(item), _draw_of(items)
-            return lambda known: [element({**known, name: value}) for value in elements(known)]
-    raise DataError(f"{FILE.name}: `{ast.unparse(node)}` is not allowed in inputs")
-
-
-def _naming(name: str, draw: Draw) -> Draw:
-    def drawn(known: dict[str, Any]) -> Any:
-        known[name] = draw(known)
-        return known[name]
-
-    return drawn
-
-
-def _applied(do: Callable[..., Any], parts: Sequence[ast.expr], options: Sequence[ast.keyword] = ()) -> Draw:
-    """Draw the parts in order, unpack those with a star, and pass them to `do`."""
-    draws = [
-        (_draw_of(part.value), True) if isinstance(part, ast.Starred) else (_draw_of(part), False) for part in parts
-    ]
-    named = {str(option.arg): _draw_of(option.value) for option in options}
-
-    def drawn(known: dict[str, Any]) -> Any:
-        values: list[Any] = []
-        for draw, spread in draws:
-            (values.extend if spread else values.append)(draw(known))
-        return do(*values, **{name: draw(known) for name, draw in named.items()})
-
-    return drawn
+        yield eval(inputs, {"__builtins__": {}, **words, "k": k})
 
 
 def _numbers(r: Random, low: int, high: int, fewest: int = 3, most: int = 6) -> list[int]:
@@ -206,14 +154,7 @@ VOCABULARY: dict[str, Callable[..., Any]] = {
     "str": lambda _, value: str(value),
     "two_digits": lambda _, n: f"{n:02}",
 }
-"""Functions of an expression: random draws and conversions; the first argument is the random generator."""
-SIGNS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.FloorDiv: operator.floordiv,
-    ast.Pow: operator.pow,
-}
+"""Functions of the expressions: random draws and conversions; the first argument is the random generator."""
 
 
 LEVELS = ("easy", "medium", "hard")

@@ -36,7 +36,7 @@ OWN = {
     # The config of a cell, in the memory of the process that composed it.
     "runner/config/grid.py": {"pickle"},
     # Templates that stand in this package.
-    "tasks/benchmarks/basics.py": {"exec"},
+    "tasks/benchmarks/basics.py": {"exec", "eval"},
 }
 
 
