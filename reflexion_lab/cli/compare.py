@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ from reflexion_lab.io.terminal import columns
 if TYPE_CHECKING:
     from reflexion_lab.analysis.arms import Arm
     from reflexion_lab.analysis.comparison import Comparison
+    from reflexion_lab.analysis.stats.intervals import Estimate
     from reflexion_lab.runner.folder.folder import RunFolder
 
 WIDTH = 100
@@ -90,35 +91,44 @@ def _of_benchmarks(runs: Sequence[RunFolder]) -> list[list[RunFolder]]:
 
 
 def _compare(options: argparse.Namespace, runs: Sequence[RunFolder] | None) -> None:
-    from rich.console import Console
-
-    from reflexion_lab.analysis.figures.drawing import readable
-    from reflexion_lab.analysis.report import documents
-    from reflexion_lab.analysis.report.comparison import exclusions, sheets, warnings
-    from reflexion_lab.analysis.report.screen import comparison_screen
-    from reflexion_lab.analysis.report.sheets import Sheet, as_table
-
     arms, comparison = read(options, runs)
     draws = {arm.label: arm.pass_at(options.pass_at) for arm in arms if options.pass_at}
+    if options.csv or options.json:
+        from reflexion_lab.analysis.report import documents
     if options.csv:
         with writable("--csv", options.csv, "a file (.csv) in a folder that exists"):
             documents.write_rows(Path(options.csv), documents.rows(comparison))
     if options.json:
         say_json(documents.builtins(comparison) | ({"pass_at": draws} if draws else {}))
-    elif draws:
+    elif draws or options.full:
+        _tables(options, arms, comparison, draws)
+    else:
+        from reflexion_lab.analysis.report.screen import comparison_screen
+
+        print("\n".join(comparison_screen(comparison, columns(), [MORE])))
+
+
+def _tables(
+    options: argparse.Namespace, arms: Sequence[Arm], comparison: Comparison, draws: Mapping[str, Estimate]
+) -> None:
+    from rich.console import Console
+
+    from reflexion_lab.analysis.figures.drawing import readable
+    from reflexion_lab.analysis.report.comparison import exclusions, sheets, warnings
+    from reflexion_lab.analysis.report.sheets import Sheet, as_table
+
+    if draws:
         short = list(readable(arms).values())
         rows = tuple((arm.label, estimate(value)) for arm, value in zip(short, draws.values(), strict=True))
         columns_of = "arm", f"pass@{options.pass_at} [95 %]"
         Console().print(as_table(Sheet(title="", columns=columns_of, rows=rows, caption=f"{DRAWS} {short[0].shared}")))
-    elif not options.full:
-        print("\n".join(comparison_screen(comparison, columns(), [MORE])))
-    else:
-        grids = [as_table(sheet) for sheet in sheets(comparison)]
-        widest = max(Console().measure(grid).minimum for grid in grids)
-        console = Console(width=max(WIDTH, widest, Console().width))  # a narrower one would cut figures
-        loud = [line(text, "bold white on red") for text in warnings(comparison.short)]
-        for part in (*loud, *grids, *map(line, exclusions(comparison.short)), *loud):
-            console.print(part)
+        return
+    grids = [as_table(sheet) for sheet in sheets(comparison)]
+    widest = max(Console().measure(grid).minimum for grid in grids)
+    console = Console(width=max(WIDTH, widest, Console().width))  # a narrower one would cut figures
+    loud = [line(text, "bold white on red") for text in warnings(comparison.short)]
+    for part in (*loud, *grids, *map(line, exclusions(comparison.short)), *loud):
+        console.print(part)
 
 
 def read(options: argparse.Namespace, runs: Sequence[RunFolder] | None = None) -> tuple[list[Arm], Comparison]:

@@ -50,11 +50,6 @@ def test_figures_by_hand():
     assert (result.bins[1].came_true.low, result.bins[1].came_true.high) == wilson(2, 4)
 
 
-def test_a_perfect_forecaster_scores_nothing():
-    result = calibration(forecasts((1.0, 1), (0.0, 0), (1.0, 1)))
-    assert (result.brier.value, result.error, result.error_by_chance) == (0, 0, 0)
-
-
 def test_the_seed_alone_decides_the_interval():
     forecasts = drawn(1, 50)
     assert calibration(forecasts) == calibration(forecasts)

@@ -6,7 +6,6 @@ from msgspec.structs import replace
 
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.summary import summary
-from reflexion_lab.errors import FolderError
 from reflexion_lab.notebook.frame_rows import _source
 from reflexion_lab.notebook.frames import load
 from reflexion_lab.records import Check, MemoryState, Usage, WrittenTests
@@ -110,15 +109,6 @@ def test_a_run_that_has_just_begun_has_empty_tables_with_all_columns(named, writ
         assert [frame[name].dtype.name for name in frame] == [other[name].dtype.name for name in items]
 
 
-def test_a_torn_line_is_skipped_and_counted(named):
-    run = named("torn")
-    with (run.path / "attempts.jsonl").open("ab") as file:
-        file.write(b'{"task_id":"d","num')
-    frames = load(run)
-    assert frames.runs.torn.tolist() == [1]
-    assert len(frames.attempts) == 6
-
-
 def test_an_upper_bound_is_never_called_pass_at_1(named):
     runs = load(named("bound", feedback_source="oracle")).runs
     assert runs.upper_bound.tolist() == [pytest.approx(1 / 3)]
@@ -145,20 +135,6 @@ def test_a_swept_number_is_a_number_and_missing_where_there_is_none(named):
     assert omega.dtype.name == "Int64"
     assert omega.isna().tolist() == [False, False, True]
     assert omega.sum() == 4
-
-
-def test_patterns_folders_and_paths_are_runs_and_each_counts_once(named, tmp_path):
-    run = named("one")
-    named("two")
-    (tmp_path / "calls.sqlite").write_text("")
-    frames = load(run, tmp_path / "one", f"{tmp_path}/*")
-    assert frames.runs.run_id.tolist() == ["one", "two"]
-
-
-@pytest.mark.parametrize("name", ["nowhere", "nowhere/*"])
-def test_what_is_no_run_is_said(tmp_path, name):
-    with pytest.raises(FolderError, match=r"got no manifest.json.*, expected"):
-        load(tmp_path / name)
 
 
 def test_texts_come_only_when_asked_for(named):

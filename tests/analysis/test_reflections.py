@@ -1,8 +1,5 @@
 """Figures on reflections, by hand."""
 
-import json
-
-import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -217,10 +214,3 @@ def test_confidence_is_judged_by_where_it_comes_from(write_run, tried):
         "measured": ["a", "d"],
         "class": ["b"],
     }
-
-
-def test_the_seed_alone_decides_the_intervals(log, figures):
-    text = json.dumps(msgspec.to_builtins(figures))
-    assert msgspec.json.decode(text, type=ReflectionFigures) == figures
-    assert reflections(log) == figures
-    assert reflections(log, seed=1).every.retries == figures.every.retries

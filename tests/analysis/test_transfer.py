@@ -103,12 +103,6 @@ def test_the_bootstrap_agrees_with_scipys(make_run):
     assert (change.low, change.high) == pytest.approx((expected.low, expected.high), abs=0.09)
 
 
-def test_runs_are_named_as_everywhere(make_run, tmp_path):
-    first, other = make_run("with", WITH, READS), make_run("without", BASELINE)
-    assert transfer(f"{tmp_path}/with*", [first, other]).against == transfer([first, other], [first, other]).against
-    assert transfer(str(first.path), other) == transfer([first], [other])
-
-
 def test_transfer_pairs_runs_by_seed_and_averages_per_task(make_run):
     runs = [make_run(f"with{seed}", {"a": [(1.0, True)]}, seed=seed) for seed in (2, 1)]
     baseline = [
@@ -147,17 +141,3 @@ def test_what_else_tells_the_runs_apart_is_named(make_run):
 def test_runs_with_nothing_in_common_are_an_error(make_run, verdicts, seed, message):
     with pytest.raises(FolderError, match=message):
         transfer([make_run("with", WITH, seed=0)], [make_run("without", verdicts, seed=seed)])
-
-
-def test_a_run_without_a_partner_is_left_out(make_run):
-    first, another, other = make_run("with", WITH), make_run("more", WITH), make_run("without", BASELINE)
-    against = transfer([first, another], [other]).against
-    assert against == replace(transfer([first], [other]).against, left_out=len(WITH))
-
-
-def test_runs_are_paired_with_runs_of_their_own_seed_alone(make_run):
-    runs = [make_run(f"with{seed}", WITH, seed=seed) for seed in (0, 1, 2)]
-    baseline = [make_run(f"without{seed}", BASELINE, seed=seed) for seed in (1, 2, 3)]
-    against = transfer(runs, baseline).against
-    assert (against.solved.n, against.left_out) == (2 * len(WITH), 2 * len(WITH))
-    assert against.solved == transfer(runs[1:], baseline[:2]).against.solved

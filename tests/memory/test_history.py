@@ -1,4 +1,4 @@
-"""The history of items: rounds, versions, changes, readers."""
+"""The history of items: rounds, versions, changes."""
 
 import random
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from reflexion_lab.analysis.report.history import MOST_LINES, Sources, _as_episode
 from reflexion_lab.analysis.report.page import page, save_page, task_lines
-from reflexion_lab.analysis.report.pieces import LONGEST, visible
+from reflexion_lab.analysis.report.pieces import LONGEST
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.cli.main import main
 from reflexion_lab.memory.lessons.wisdom import extract
@@ -178,13 +178,6 @@ def test_a_harness_error_is_no_verdict_on_a_task(write_run):
     only_first = log.grades | {("t/9", 1): spoilt["t/9", 1]}
     results = {task.task_id: task.result for task in task_lines(replace(log, grades=only_first))}
     assert (results["t/9"], results["t/10"]) == ("right", "repaired")
-
-
-@pytest.mark.parametrize(
-    "unseen", ["\x00", "\xa0", "\u034f", "\u1160", "\u2800", "\u3164", "\ufe0f", "\U000e0001", "\U000e0100"]
-)
-def test_what_is_spelt_out_is_all_that_no_eye_sees(unseen):
-    assert visible(f"Größe\t大小\n{unseen}😀") == f"Größe\t大小\n{unseen.encode('unicode_escape').decode()}😀"
 
 
 RUN_ID = "20260101-000000-000000-reflexion-toy-s7"

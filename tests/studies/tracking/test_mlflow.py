@@ -178,15 +178,6 @@ def test_the_null_tracker_writes_nothing_and_has_no_link(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_torn_last_line_does_not_prevent_tracking(tracker, run, logged):
-    path = run()
-    with (path / "attempts.jsonl").open("ab") as file:
-        file.write(b'{"task_id": "t/9", "num')
-    tracker.track(path)
-    (job,) = logged()
-    assert job.data.tags["n_logged"] == str(len(RunFolder.existing(path).results))
-
-
 @pytest.mark.parametrize(("variable", "word", "place"), [
     ("", "", "runs/mlflow.db"), ("mine.db", "", "mine.db"), ("mine.db", "storage.tracking", "other.db"),
     ("mine.db", "tracker.uri", "other.db"),
