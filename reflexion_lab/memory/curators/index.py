@@ -15,8 +15,8 @@ class Index:
     """The items that a curator was last asked about. Thread-safe.
 
     What is nearest depends on these items alone (of a `View`, on the whole memory), so that a resumed run, a frozen one
-    and any number of threads agree: items that were added are indexed further; for any other change, the index is made
-    anew. `retriever`: empty, for this index alone.
+    and any number of threads agree: items that were added are indexed further, the oldest ones that left are forgotten;
+    for any other change, the index is made anew. `retriever`: empty, for this index alone.
     """
 
     def __init__(self, retriever: Retriever) -> None:
@@ -45,11 +45,15 @@ class Index:
         if items is self._items:
             return
         documents = [(item.item_id, item.key or item.text) for item in items]
-        known = len(self._documents)
-        if documents[:known] != self._documents:
-            self._first += known
-            self._documents, known = [], 0  # also if indexing fails
+        known, gone = self._documents, 0
+        if documents and documents[0] in known:  # those before it were the oldest
+            gone = known.index(documents[0])
+        if documents[: len(known) - gone] != known[gone:]:
+            gone = len(known)
+        if gone:
+            self._first += gone
+            self._documents = known[gone:]  # also if indexing fails
             self._retriever.forget(self._first)
-        if new := documents[known:]:
+        if new := documents[len(self._documents) :]:
             self._retriever.add([text for _, text in new])
         self._items, self._documents = items, documents
