@@ -7,16 +7,16 @@ import inspect
 import shutil
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from reflexion_lab.errors import CapReached, FolderError, LabError, ModelNotFound
 from reflexion_lab.io.terminal import columns, in_notebook
 from reflexion_lab.protocols import Tracker
-from reflexion_lab.records import Task
+from reflexion_lab.records import Task, Usage
 from reflexion_lab.runner.config.assemble import Lab, assemble
 from reflexion_lab.runner.config.build import build
 from reflexion_lab.runner.config.messages import one_line
@@ -24,6 +24,7 @@ from reflexion_lab.runner.folder.folder import FolderLost, RunFolder
 from reflexion_lab.text.shorten import number_of
 
 if TYPE_CHECKING:
+    from reflexion_lab.agent.models.prices import Meter
     from reflexion_lab.analysis.run_log import Log
     from reflexion_lab.analysis.summary import Summary
     from reflexion_lab.runner.config.build import Config
@@ -42,8 +43,8 @@ def carry_out(cfg: Config, is_printed: bool = True) -> Summary:
     return finish(assemble(cfg), cfg, is_printed and not cfg.quiet)
 
 
-def outlook(tasks: Iterable[Task], seeds: int = 1, arms: int = 2) -> str:
-    """The difference that the design detects, in a line."""
+def outlook(cfg: Config, meter: Meter, tasks: Iterable[Task], seeds: int = 1, arms: int = 2) -> Iterator[str]:
+    """The difference that the design detects, and the attempts that its caps buy at the mean of the arm's last run."""
     from reflexion_lab.analysis.stats.power import minimum
 
     clusters = {task.task_id: task.cluster_id for task in tasks}
@@ -54,7 +55,22 @@ def outlook(tasks: Iterable[Task], seeds: int = 1, arms: int = 2) -> str:
     if least:
         detects = f"minimum detectable difference {100 * least:.0f} points (80 % power)"
     of = f" in {number_of(distinct, 'cluster')}" * (distinct < len(clusters))
-    return f"{number_of(len(clusters), 'task')}{of} x {number_of(seeds, 'seed')}: {detects}"
+    yield f"{number_of(len(clusters), 'task')}{of} x {number_of(seeds, 'seed')}: {detects}"
+    caps = {name: cap for name, cap in msgspec.to_builtins(meter.caps).items() if cap is not None and name != "seconds"}
+    for path in sorted(Path(cfg.run_root).glob("2*/summary.json"), reverse=True)[:20] if caps else ():
+        with contextlib.suppress(OSError, LookupError, TypeError, LabError, msgspec.MsgspecError):  # a broken run
+            last = msgspec.json.decode(path.read_bytes(), type=_Ended)
+            used, attempts = sum(last.usage.values(), Usage()), last.n_logged * last.attempts_mean
+            left = {name: cap - getattr(meter.spent, name) for name, cap in caps.items() if getattr(used, name)}
+            if left and _kind(RunFolder(path.parent).manifest.config) == _kind(cfg):
+                n, name = min((attempts * left[name] / getattr(used, name), name) for name in left)
+                bought = number_of(max(0, round(n)), "attempt")
+                yield f"caps.{name}={caps[name]:g} buys about {bought} of {cfg.arm}"
+                return
+
+
+def _kind(config: Any) -> tuple[object, ...]:
+    return config["arm"], config["model"]["_target_"], config["model"].get("model")
 
 
 def finish(lab: Lab, cfg: Config, is_printed: bool = False) -> Summary:
@@ -64,7 +80,7 @@ def finish(lab: Lab, cfg: Config, is_printed: bool = False) -> Summary:
             try:
                 hold.enter_context(lab.folder.held())
                 if not (cfg.quiet or cfg.sweep_id):
-                    print(outlook(lab.runner.tasks.values()), file=sys.stderr)
+                    print(*outlook(cfg, lab.models.meter, lab.runner.tasks.values()), sep="\n", file=sys.stderr)
                 lab.runner.run()
             finally:
                 lab.close()
@@ -120,6 +136,8 @@ class _Ended(msgspec.Struct):
     n_logged: int
     n_expected: int
     ended_at: str = ""
+    attempts_mean: float = 0
+    usage: dict[str, Usage] = {}
 
 
 def track(lab: Lab, log: Log | None = None) -> str:

@@ -122,12 +122,12 @@ class Sweep:
             return meter.spent
 
     def outlook(self) -> Iterator[str]:
-        """Which difference it detects, in a line; nothing once every cell has ended."""
+        """What its caps buy, and which difference it detects, in two lines; nothing once every cell has ended."""
         first, seeds = self.cells[0].cfg, len({cell.config["seed"] for cell in self})
         arms = {tuple(word for word in cell.overrides if not re.match(DRAWN, word)) for cell in self}
         if self.is_open:
-            with contextlib.suppress(OSError, ValueError, LabError):
-                yield outlook(load_benchmark(first, is_whole=True), seeds, len(arms))
+            with contextlib.suppress(OSError, ValueError, LabError), contextlib.closing(load_meter(first)) as meter:
+                yield from outlook(first, meter, load_benchmark(first, is_whole=True), seeds, len(arms))
 
     def keep(self) -> list[Cell]:
         """Record the cells with finished runs; returns the cells left to run."""

@@ -345,15 +345,26 @@ def test_a_start_that_ends_by_the_cap_on_seconds_has_its_time_counted(tmp_path):
 
 
 @pytest.mark.slow
-def test_runs_and_sweeps_print_before_the_first_call_what_they_detect(command, capsys):
+def test_runs_and_sweeps_print_before_the_first_call_what_they_buy_and_detect(command, tmp_path, capsys):
     def lines(*words, start=cli.main):
         start(["run", *command, "quiet=false", *words] if start is cli.main else [*command, "quiet=false", *words])
-        return [line for line in capsys.readouterr().err.splitlines() if "detect" in line]
+        return [line for line in capsys.readouterr().err.splitlines() if "detect" in line or "buys" in line]
 
     detects = "tasks x 1 seed: minimum detectable difference 97 points (80 % power)"
     assert lines() == lines(start=rl.run) == [f"6 {detects}"]
     assert lines("quiet=true", "benchmark.limit=4") == []
     assert lines("benchmark.limit=5") == ["5 tasks x 1 seed: too few to detect a difference between arms"]
+    run = RunFolder(max(tmp_path.glob("runs/2*/manifest.json")).parent)
+    tokens = [usage.tokens for attempt in run.each_attempt() for usage in attempt.usage.values()]
+    bought = 9000 / (sum(tokens) / len(list(run.each_attempt())))
+    lines("arm=another", "loop.max_attempts=1")
+    for name, text in (
+        ("2999a", "{"),
+        ("2999b", '{"n_logged": 6, "n_expected": 6, "usage": {"actor": {"prompt_tokens": 9}}}'),
+    ):
+        (tmp_path / "runs" / name).mkdir()
+        (tmp_path / "runs" / name / "summary.json").write_text(text)
+    assert lines("caps.tokens=9000")[1] == f"caps.tokens=9000 buys about {bought:,.0f} attempts of reflexion"
     words = ("-m", "seed=0,1", "loop.max_attempts=1,2")
     assert lines(*words)[0].startswith("6 tasks x 2 seeds: minimum detectable difference ")
     assert lines(*words) == []
