@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from reflexion_lab.cli.doctor import AttackRun, findings, in_words, print_summary, print_table, print_threats, standing
+from reflexion_lab.cli.doctor import AttackRun, findings, print_summary, print_table, print_threats, standing
 from reflexion_lab.cli.main import main
 from reflexion_lab.tasks.sandbox.attacks import HOME, QUICK, Attack, Verdict, read
 from reflexion_lab.tasks.sandbox.threats import THREATS
@@ -37,7 +37,7 @@ def test_every_attack_has_a_line_below_its_family(attack_run, capsys):
     print_table(attack_run)
     assert capsys.readouterr().out.splitlines() == [
         "early exits", "  right exits with success: early_exit, expected early_exit",
-        "kernel", f"  WRONG {NAMES[1]}: pass, expected no pass | memory", "no pass: fail, error or early_exit",
+        "kernel", f"  WRONG {NAMES[1]}: pass, expected fail | error | early_exit | memory",
     ]  # fmt: skip
 
 
@@ -62,11 +62,6 @@ def test_a_missing_layer_counts_for_no_total_and_is_said_plainly(attack_run, cap
     out = capsys.readouterr().out
     assert "not active here: seccomp: a program may start processes" in out
     assert "run model-written code only on a machine that you can afford to lose" in out
-
-
-def test_expected_outcomes_are_told_in_few_words():
-    assert in_words(("fail", "error")) == "fail | error"
-    assert in_words(("fail", "error", "early_exit", "timeout")) == "no pass | timeout"
 
 
 def test_a_threat_is_open_without_a_layer_and_not_stopped_by_a_wrong_verdict(attack_run, capsys):
