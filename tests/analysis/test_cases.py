@@ -77,7 +77,7 @@ def odd(draw, attempt):
     )
 
 
-@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(data=st.data())
 def test_odd_attempts_survive_as_well(arms, tmp_path, data):
     def changed(log):

@@ -104,7 +104,6 @@ def test_seeds_that_draw_other_tasks_have_wilsons_interval_under_its_name(run):
     ("units", "others", "cell", "line"),
     [
         (2, 1, "none: 2 clusters", "TOO FEW: 2 clusters cannot show a difference: at least 6 are needed"),
-        (5, 1, "none: 5 clusters", "TOO FEW: 5 clusters cannot show a difference: at least 6 are needed"),
         (6, 2, "none: 6 clusters", "TOO FEW: 6 clusters cannot show a difference: at least 7 are needed for 2 arms"),
         (6, 1, "29.3", ""),
         (0, 1, "none: 4 tasks", "TOO FEW: 4 tasks cannot show a difference: at least 6 are needed"),

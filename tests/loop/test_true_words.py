@@ -11,16 +11,12 @@ from reflexion_lab.runner.config.compose import CONF
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.text.prompts.render import OVERHEAD
 from reflexion_lab.text.shorten import estimated
-from tests.builders import pairwise
 
 RUN = ("benchmark=basics", "model=simulated", "tracker=none", "quiet=true", "model.repair=0.0", "cache.mode=off")
-CASES = list(
-    pairwise(
-        ["single_shot", "chain_of_thought", "react", "critique_revise"],
-        ["default", "terse", "paper_style"],
-        ["llm", "rules", "generic"],
-    )
-)
+CASES = [
+    ("single_shot", "default", "llm"), ("chain_of_thought", "terse", "rules"), ("react", "paper_style", "generic"),
+    ("critique_revise", "default", "llm"),
+]  # fmt: skip
 NUMBERED = re.compile(r"\blines? \d+")
 CORRECT = re.compile(r"corrected (function|version)|improved implementation|Failed before")
 
@@ -103,6 +99,7 @@ def repeated(prompt):
     return {piece for piece in twice if not piece.startswith(code)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_every_prompt_of_every_role_says_what_is_true_once(tmp_path, monkeypatch, method):
     complete, asked = SimulatedModel.complete, []

@@ -126,25 +126,6 @@ def test_extra_fields_are_added_replaced_and_with_null_removed(model, server):
     assert (body["max_completion_tokens"], body["top_p"], body["top_k"]) == (9, 0.5, 4)
 
 
-ODD_USAGE = {"prompt_tokens": -1, "completion_tokens": "7", "prompt_tokens_details": []}
-TWO = [completion(text)["choices"][0] for text in ("one", "two")]
-
-
-@pytest.mark.parametrize(
-    ("step", "text", "finish_reason", "tokens"),
-    [
-        (reply_of(None), "", "stop", 18), (reply_of(""), "", "stop", 18), (reply_of(usage=None), "hi", "stop", 0),
-        (says({"choices": [{"message": {"content": "cut"}, "finish_reason": "length"}]}), "cut", "length", 0),
-        (says({"choices": [{"message": {}}], "usage": {"prompt_tokens": 3, "completion_tokens": None}}), "", "", 3),
-        (reply_of(usage=ODD_USAGE), "hi", "stop", 0), (reply_of(choices=TWO), "one", "stop", 18),
-        (reply_of(model=7), "hi", "stop", 18),
-    ],
-)  # fmt: skip
-def test_sparse_reply_is_returned_honestly(model, step, text, finish_reason, tokens):
-    reply = ask(model(step))
-    assert (reply.text, reply.finish_reason, reply.usage.tokens) == (text, finish_reason, tokens)
-
-
 # Failures
 
 REFUSED = "the key was refused; put a valid one into the environment variable OPENAI_API_KEY"

@@ -142,9 +142,8 @@ def test_a_refused_prompt_is_named_after_a_try_with_less_memory(lab, command_lin
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("workers", [1, 4])
 @pytest.mark.parametrize(
-    ("pattern", "asked"), [("", 3), ("ROOT_CAUSE", 6), (f"ROOT_CAUSE|def (?!{FIRST[4:]})", 8)],
+    ("pattern", "asked", "workers"), [("", 3, 1), ("ROOT_CAUSE", 6, 4), (f"ROOT_CAUSE|def (?!{FIRST[4:]})", 8, 1)],
     ids=["all", "a role", "after an answer"],
 )  # fmt: skip
 def test_a_server_that_refuses_every_prompt_stops_the_run_soon(lab, pattern, asked, workers):

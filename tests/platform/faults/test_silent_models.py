@@ -150,32 +150,6 @@ def test_the_stop_does_not_depend_on_the_number_of_workers(lab, tasks, code):
             assert lab(server, "benchmark.load.n=12", f"workers={workers}", f"run_root=w{workers}")[0] == code
 
 
-class FirstTaskFails(Server):
-    """Refuses the task of its first request with a status and a message."""
-
-    def __init__(self, *fault):
-        self.fault, self.first = fault, ""
-        super().__init__(FORMS["tool call"][0])
-
-    def answer(self, handler, raw):
-        names = re.findall(r"def (\w+)", json.loads(raw)["messages"][-1]["content"])
-        self.first = self.first or names[-1]
-        if self.first not in names:
-            return super().answer(handler, raw)
-        return handler.send({"error": {"message": self.fault[1]}}, self.fault[0])
-
-
-@pytest.mark.parametrize(
-    ("fault", "workers"), [((500, "broken"), 1), ((400, "This model's maximum context length is 40 tokens"), 3)]
-)
-def test_a_first_task_without_an_answer_delays_no_stop(lab, fault, workers):
-    with FirstTaskFails(*fault) as server:
-        code, printed = lab(
-            server, "benchmark.load.n=20", "model.retries=0", "loop.max_attempts=3", f"workers={workers}"
-        )
-    assert (code, EMPTY in printed, server.asked < 60) == (4, True, True), printed
-
-
 def test_a_reply_with_an_action_is_not_silent_and_an_attempt_counts_once(lab):
     for text, expected in ("Thought 1: I look.\nAction: run_code\nInput:\nprint(1)\n", 0), ("Hm, let me see", 4):
         with Server(silent(text, "length"), {"actor"}) as server:
