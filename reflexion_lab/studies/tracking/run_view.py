@@ -27,8 +27,6 @@ NAME_LENGTH = 28
 """Characters of a run's name. Tables cut at about 20, so distinguishing parts come first."""
 LONGEST_VALUE = 500
 """Characters of a parameter."""
-FIRST = ("arm", "seed", "feedback_source", "benchmark.name", "benchmark.load.n", "loop.max_attempts", "recall.omega")
-"""Parameters shown first; classes of parts follow, then all other keys."""
 
 SECRET = re.compile(r"key|secret|passw|credential|auth|token(?!s)", re.IGNORECASE)
 """Names whose values are not shown; `max_tokens` is not among them."""
@@ -199,21 +197,15 @@ def note(log: Log, summary: Summary, folder: Path) -> str:
 
 
 def params(manifest: Manifest) -> dict[str, str]:
-    """Flattened config parameters: dotted keys; a group's value is its class name.
-
-    Left out: execution settings, parts that the run never called, seeds that follow the run's, secrets, unset values.
+    """Flattened config parameters: dotted keys; a group's value is its class name. Left out: execution settings, seeds
+    that follow the run's, secrets, unset values.
     """
-    left_out = {*EXECUTION_KEYS, *_idle(manifest)}
-    config = {key: value for key, value in manifest.config.items() if key not in left_out}
+    config = {key: value for key, value in manifest.config.items() if key not in EXECUTION_KEYS}
     keys = {UNFIT.sub("_", key)[:250]: value for key, value in _flat(config, ()) if not SECRET.search(key)}
-    keys = {
-        key: value for key, value in keys.items() if key.startswith("benchmark") or key in FIRST or not is_seeded(key)
-    }
+    kept = {key: v for key, v in keys.items() if key == "seed" or key.startswith("benchmark") or not is_seeded(key)}
     classes = ((group, at(config, group, "_target_")) for group in config)
     parts = {UNFIT.sub("_", group): str(target).rpartition(".")[2] for group, target in classes if target}
-    first = {key: keys[key] for key in FIRST if key in keys}
-    parameters = first | parts | {key: value for key, value in keys.items() if key not in parts}
-    return {key: value[:LONGEST_VALUE] for key, value in parameters.items()}
+    return {key: value[:LONGEST_VALUE] for key, value in (kept | parts).items()}
 
 
 def text(value: object) -> str:
@@ -226,14 +218,6 @@ def at(config: Mapping[str, object], group: str, key: str) -> object:
     """The value of `group.key`; None if missing."""
     node = config.get(group)
     return node.get(key) if isinstance(node, Mapping) else None
-
-
-def _idle(manifest: Manifest) -> Iterator[str]:
-    """Groups of parts that the run never called: a third of all keys."""
-    if manifest.feedback_source != "self_tests":
-        yield "suite_writer"
-    if "critique_revise" not in str(manifest.config.get("actor")):
-        yield from ("critic", "reviser")
 
 
 def _flat(node: object, keys: tuple[str, ...]) -> Iterator[tuple[str, str]]:

@@ -13,16 +13,12 @@ import msgspec
 from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.figures.curves import drawing
 from reflexion_lab.analysis.figures.drawing import save
-from reflexion_lab.analysis.figures.style import COLOURS
 from reflexion_lab.analysis.summary import Log, Summary
 from reflexion_lab.io.files import Scratch
 from reflexion_lab.records import Manifest
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.studies.tracking import run_view as view
 from reflexion_lab.studies.tracking.run_view import params
-
-RUN_COLOURS = (*COLOURS, "#332288", "#882255", "#999933", "#661100", "#888888")
-"""Colours in charts: those of our figures, then some of Paul Tol's and grey."""
 
 
 class Entry(NamedTuple):
@@ -65,7 +61,6 @@ def write(
     # An arm's short name, which one run by itself does not know, is kept.
     tags = {key: value for run in former for key, value in run.data.tags.items() if key == "name"}
     tags |= {**entry.tags, "mlflow.source.name": "reflexion-lab"}
-    tags["mlflow.runColor"] = _colour(client, experiment_id, entry.tags["kind"], former)
     # Identified from the start, in case this process is killed.
     known = {key: entry.tags[key] for key in ("run_id", "summary_id") if key in entry.tags}
     run = client.create_run(experiment_id, start_time=entry.began, run_name=entry.name, tags=known)
@@ -126,14 +121,6 @@ def _milliseconds(moment: str) -> int:
 def short(value: float) -> float:
     """`value` to six digits; whole numbers unchanged."""
     return value if float(value).is_integer() else float(f"{value:.6g}")
-
-
-def _colour(client: Any, experiment_id: str, kind: str, former: Sequence[Any]) -> str:
-    """The colour of the replaced run, or one that the newest runs of its kind do not have."""
-    newest = client.search_runs([experiment_id], f"tags.kind = '{kind}'", max_results=len(RUN_COLOURS) - 1)
-    former_colours, used_colours = ([run.data.tags.get("mlflow.runColor") for run in runs] for runs in (former, newest))
-    unused = next(colour for colour in RUN_COLOURS if colour not in used_colours)
-    return next((colour for colour in former_colours if colour), unused)
 
 
 def _data_set(manifest: Manifest) -> Any:

@@ -41,7 +41,6 @@ def test_params_are_dotted_keys_and_classes_of_groups(run):
         "model.base_url": "http://host:8000/v1", "model.path": "tiny.gguf", "actor.prompt": "p" * LONGEST_VALUE,
     }  # fmt: skip
     assert {key: figures[key] for key in expected} == expected
-    assert list(figures)[:3] == ["arm", "seed", "feedback_source"]
     assert "actor.sampling.seed" not in figures
 
 
@@ -93,13 +92,6 @@ def test_a_curve_extends_to_the_allowed_attempts_and_feedback_has_its_quality(ru
     assert [figures["curve/pass_at_1", step] for step in range(1, 6)] == [0.5, 1.0, 1.0, 1.0, 1.0]
     figures = metrics_of(run(solved_at=(1, 0)))
     assert figures["final/feedback_wrong_if_passed", 0] == figures["final/feedback_right_if_failed", 0] == 0.0
-
-
-def test_parts_that_a_run_never_called_are_no_params(run):
-    writer = {"suite_writer": {"writer": {"max_tests": 6}}, "critic": {"weight": 1.0}}
-    assert not [key for key in params(manifest(run("a", **writer))) if key.startswith(("suite_writer", "critic"))]
-    written = params(manifest(run("b", feedback_source="self_tests", **writer)))
-    assert written["suite_writer.writer.max_tests"] == "6"
 
 
 def test_the_effect_of_reading_reflections_is_a_metric(run):
