@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import shlex
+import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,6 +15,7 @@ from reflexion_lab.analysis.stats.intervals import Rate
 from reflexion_lab.analysis.stats.power import POWER, Design, detected, too_few
 from reflexion_lab.analysis.summary import summary
 from reflexion_lab.errors import ConfigError, DataError
+from reflexion_lab.io.secrets import without_secrets
 from reflexion_lab.records import Manifest, Usage
 from reflexion_lab.runner.folder import registration
 from reflexion_lab.runner.folder.folder import folders, readable
@@ -24,6 +27,9 @@ if TYPE_CHECKING:
 
     from reflexion_lab.runner.config.grid import Cell
     from reflexion_lab.studies.sweeps.sweep import Sweep
+
+STAMP = ".tsr"
+"""Suffix of a time stamp (RFC 3161) beside the study's file."""
 
 
 class Membership(NamedTuple):
@@ -48,6 +54,8 @@ class Status(NamedTuple):
     """Registered arms, seeds and tasks without a run, a sentence each."""
     power: Rate | None
     """How many simulated studies of this design detect the registered effect; None where its discordance is unknown."""
+    evidence: tuple[str, ...]
+    """Evidence of the date since which the file has not changed: a commit, tags, a time stamp."""
 
     @property
     def is_too_small(self) -> bool:
@@ -76,7 +84,7 @@ def status(path: Path, runs: Sequence[Path]) -> Status:
             deviations=tuple(registration.deviations(study, manifest)),
         )
         members.append(member)
-    return Status(study, tuple(members), tuple(_missing(study, members)), power(study))
+    return Status(study, tuple(members), tuple(_missing(study, members)), power(study), tuple(_evidence(path)))
 
 
 def power(study: Registration) -> Rate | None:
@@ -176,6 +184,31 @@ def _missing(study: Registration, runs: Sequence[Membership]) -> Iterator[str]:
             yield f"run {run.run_id}: {run.n_expected - run.done} of {run.n_expected} tasks"
 
 
+def _evidence(path: Path) -> Iterator[str]:
+    """Commit and tags of the file as it is, and a time stamp over its content, if there are any."""
+    if commit := _git(path, "log", "-1", "--format=%h, %cI", "--", path.name):
+        if _git(path, "status", "--porcelain", "--", path.name):
+            yield f"its last commit is {commit}; it was changed since"
+        else:
+            tags = _git(path, "tag", "--contains", commit.partition(",")[0], "--sort=creatordate").splitlines()
+            yield f"committed {commit}{f'; tag {tags[0]}' if tags else ''}"
+    stamp = path.with_name(path.name + STAMP)
+    if stamp.is_file():
+        is_of_it = hashlib.sha256(path.read_bytes()).digest() in stamp.read_bytes()
+        verify = f"`openssl ts -verify -data {path.name} -in {stamp.name} -CAfile …` checks who signed it"
+        yield f"time stamp {stamp.name}: {f'of this file; {verify}' if is_of_it else 'OF ANOTHER FILE'}"
+
+
+def _git(path: Path, *words: str) -> str:
+    """Output of a git command in the folder of `path`; "" outside of a repository."""
+    command = ["git", "-C", str(path.resolve().parent), *words]
+    try:
+        done = subprocess.run(command, env=without_secrets(), capture_output=True, text=True, check=True, timeout=10)
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.strip()
+
+
 def show(state: Status, console: Console) -> None:
     """Print the study, its runs and what is missing."""
     from reflexion_lab.analysis.report import cells
@@ -197,6 +230,8 @@ def show(state: Status, console: Console) -> None:
         console.print(cells.line(f"configs of {len(study.arms)} arms registered at {study.registered.at}"))
     else:
         console.print(cells.line("NO CONFIG IS REGISTERED: every run is exploratory (`study register`)", "yellow"))
+    for line in state.evidence:
+        console.print(cells.line(line))
     if state.power:
         text = f"power: {cells.rate(state.power, 'simulated studies')} detect that effect"
         too_small = f"; REFUSED: {100 * POWER:g} % or more expected, see `reflexion-lab power`"

@@ -4,6 +4,7 @@ import functools
 import hashlib
 import json
 import shutil
+import subprocess
 import sys
 
 import msgspec
@@ -513,3 +514,21 @@ def test_a_section_of_other_arms_or_seeds_is_refused(study, registered):
     study.write_text(text.replace("arms: {reflexion: arm=reflexion, ", "arms: {"))
     with pytest.raises(ValueError, match=r"registered\.arms: got"):
         read(study)
+
+
+def test_check_prints_commit_tag_and_time_stamp_of_the_file(study, capsys):
+    git = ["git", "-C", str(study.parent), "-c", "user.name=a", "-c", "user.email=a@b"]
+    for words in (["init", "-q"], ["add", study.name], ["commit", "-qm", "study"], ["tag", "registered-1"]):
+        subprocess.run([*git, *words], check=True)
+    main(["study", "check", str(study)])
+    text = printed(capsys)
+    assert "committed" in text
+    assert "tag registered-1" in text
+    (study.parent / f"{study.name}.tsr").write_bytes(b"DER " + hashlib.sha256(study.read_bytes()).digest())
+    main(["study", "check", str(study)])
+    assert "time stamp my-study.yaml.tsr: of this file" in printed(capsys)
+    study.write_text(study.read_text() + "# more\n")
+    main(["study", "check", str(study)])
+    text = printed(capsys)
+    assert "it was changed since" in text
+    assert "my-study.yaml.tsr: OF ANOTHER FILE" in text
