@@ -14,7 +14,7 @@ from contextlib import suppress
 from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import msgspec
 from msgspec.structs import replace
@@ -254,23 +254,19 @@ class Prompts:
         parts = [(kind, n) for kind in _NEWEST_FIRST for n in range(len(getattr(memory, kind)))[:: _NEWEST_FIRST[kind]]]
         parts += [("session", 0), *(("examples", n) for n in range(len(self.examples)))]
 
-        def chosen(numbers: Sequence[int]) -> tuple[Recollection, tuple[Example, ...]]:
+        def with_parts(numbers: Sequence[int]) -> dict[str, Any]:
             kept = {parts[number] for number in numbers}
-            fields = {
+            fields: dict[str, Any] = {
                 kind: tuple(each for n, each in enumerate(getattr(memory, kind)) if (kind, n) in kept)
                 for kind in _NEWEST_FIRST
             }
-            session = memory.session if ("session", 0) in kept else ""
+            fields["session"] = memory.session if ("session", 0) in kept else ""
             examples = tuple(example for n, example in enumerate(self.examples) if ("examples", n) in kept)
-            return replace(bare, **fields, session=session), examples
-
-        def rendered(numbers: Sequence[int]) -> str:
-            packed, examples = chosen(numbers)
-            return render(memory=packed, examples=examples)
+            return {"memory": replace(bare, **fields), "examples": examples}
 
         sizes = [estimated(memory.items[n].text.strip()) if kind == "items" else 0 for kind, n in parts]
-        numbers = filled(sizes, max_tokens, lambda numbers: estimated(rendered(numbers)))
-        return Fitted(rendered(numbers), tuple(sorted(memory.ids - chosen(numbers)[0].ids)))
+        packed = with_parts(filled(sizes, max_tokens, lambda numbers: estimated(render(**with_parts(numbers)))))
+        return Fitted(render(**packed), tuple(sorted(memory.ids - packed["memory"].ids)))
 
 
 @cache

@@ -94,14 +94,6 @@ def test_nothing_is_embedded_where_nothing_can_be_found():
 # Exact search
 
 
-@pytest.mark.parametrize("k", [1, 5, 299, 300, 1000])
-def test_exact_search_is_a_sort_by_cosine(k):
-    rows, vectors = drawn(300), Vectors()
-    vectors.add(rows)
-    for query in drawn(5, seed=1):
-        assert same(vectors.rank(query, k), brute_force(rows, query, k))
-
-
 @settings(deadline=None, max_examples=40)
 @given(st.lists(st.tuples(st.integers(0, 400), st.integers(0, 400)), max_size=20), st.integers(1, 8))
 def test_adding_and_forgetting_in_any_order_keeps_numbers_and_hits(steps, k):
