@@ -38,7 +38,6 @@ from sqlalchemy import (
     Text,
     and_,
     bindparam,
-    cast,
     create_engine,
     delete,
     event,
@@ -62,8 +61,8 @@ from sqlalchemy.pool import PoolProxiedConnection
 
 from reflexion_lab.errors import ConfigError, LabError, StoreError
 from reflexion_lab.protocols import S, Stored
-from reflexion_lab.records import Episode, Mistake, Search
-from reflexion_lab.storage.kinds import KIND_OF, Line, collector_paused, failure, matches, prepared, searched
+from reflexion_lab.records import Episode, Search
+from reflexion_lab.storage.kinds import AGING, KIND_OF, Line, collector_paused, failure, matches, prepared, searched
 
 T = TypeVar("T")
 Values: TypeAlias = "Mapping[str, object] | Sequence[Mapping[str, object]]"
@@ -121,7 +120,7 @@ RECORDS = {
     ),
     "wisdom": _records("wisdom"),
     "mistakes": _records("mistakes", _column("timestamp", Double, index=True)),
-    "sessions": _records("sessions"),
+    "sessions": _records("sessions", _column("timestamp", Double, index=True)),
     "items": _records("items"),
 }
 CALLS = Table(
@@ -546,12 +545,8 @@ class Sql:
         return episodes
 
     def prune(self, before: float) -> int:
-        body = RECORDS["sessions"].c.body
-        on_server = cast(func.jsonb_extract_path_text(body, "timestamp"), Double)
-        at = func.json_extract(body, "$.timestamp") if self._database.is_file else on_server
-        times: dict[Any, Any] = {RECORDS[name].c.seq: RECORDS[name].c.timestamp for name in ("episodes", "mistakes")}
-        times[RECORDS["sessions"].c.seq] = func.coalesce(at, 0.0)
-        old = [delete(seq.table).where(at <= bindparam("before")).returning(seq) for seq, at in times.items()]
+        tables = (RECORDS[KIND_OF[kind].name] for kind in AGING)
+        old = [delete(table).where(table.c.timestamp <= bindparam("before")).returning(table.c.seq) for table in tables]
         statements = [self._database.compiled(statement) for statement in old]
         return self._database.transaction(
             lambda execute: sum(len(execute(statement, {"before": before})) for statement in statements), "pruned"
@@ -610,7 +605,7 @@ def _row(line: Line) -> dict[str, object]:
     # JSONB cannot hold NUL or negative zero.
     if "\\u0000" in body or "-0.0" in body:
         row["body"], row["exact"] = body.replace("\\u0000", "\\ufffd"), body
-    if isinstance(record, Episode | Mistake):
+    if isinstance(record, AGING):
         row["timestamp"] = record.timestamp
     if isinstance(record, Episode):
         row["session_id"], row["task_id"] = _narrow(record.session_id), _narrow(record.task_id)
