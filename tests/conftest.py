@@ -109,8 +109,9 @@ def unsynced():
     """
 
     def connected(connection, _):
-        with suppress(sqlite3.DatabaseError, AttributeError):  # a damaged file; another database
-            connection.execute("PRAGMA synchronous = OFF")
+        with suppress(sqlite3.DatabaseError):  # a damaged file
+            if isinstance(connection, sqlite3.Connection):
+                connection.execute("PRAGMA synchronous = OFF")
 
     event.listen(Engine, "connect", connected)
     with pytest.MonkeyPatch.context() as patch:
