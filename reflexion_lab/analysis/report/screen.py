@@ -308,8 +308,8 @@ def comparison_screen(comparison: Comparison, width: int = WIDTH, look: Sequence
     """Rates with n and intervals, then the differences to the baseline, and `look`, the next commands.
 
     At most `LINES` lines of at most `width` columns; warnings give way to arms, but for two lines. Where they are too
-    few, fewer budgets of each arm: the registered ones stay longest, then that of equal attempts; then arms with equal
-    calls once, and the best arms (`_kept`). A terminal too narrow for all columns has every verdict.
+    few, fewer budgets of each arm: the registered ones stay longest, then that of equal attempts; then the best arms
+    (`_kept`). A terminal too narrow for all columns has every verdict.
     """
     width, legend = _within(width), shared_words([row.arm for row in comparison.rows])
     comparison = comparison.renamed(_names([row.arm for row in comparison.rows], min(24, max(18, width - 40))))
@@ -323,7 +323,7 @@ def comparison_screen(comparison: Comparison, width: int = WIDTH, look: Sequence
     reason += f"; registered: {', '.join(registered)}" if registered else "; exploratory" if differences else ""
     baseline = comparison.baseline
     title = f"difference to {baseline}{reason}" if baseline else "no difference: all arms are upper bounds"
-    warnings = list(tables.warnings(comparison))
+    warnings = sorted(tables.warnings(comparison), key=lambda text: not text.startswith(UPPER_BOUND))
     if excluded := len(list(tables.exclusions(comparison))):
         warnings.append(f"cases without a verdict or a pair: {excluded} lines in --full")
     room = LINES - len(_folded([*answer, *look, *map(plain, warnings)], width))
@@ -334,38 +334,18 @@ def comparison_screen(comparison: Comparison, width: int = WIDTH, look: Sequence
     top, notes = (answer, []) if table else ([*answer, title], [legend] * bool(legend))
     if not table:
         most = LINES - len(_folded([*top, *notes, *look], width)) - 1 - 2 * bool(warnings)
-        kept, left = _kept(comparison, max(most, 2), width)
+        kept, left = _kept(comparison, max(most, 2))
         table = [*_in_one(replace(comparison, rows=tuple(kept)), width), *left, *_folded(notes, width)]
     room = LINES - len(_folded(top, width)) - len(table) - len(_folded(look, width))
-    return _screen([], top, table, _brief(warnings, max(room, 2), width), look, width)
+    return _screen([], top, table, _cut(_folded(map(plain, warnings), width), max(room, 2)), look, width)
 
 
-def _kept(comparison: Comparison, most: int, width: int) -> tuple[list[Row], list[str]]:
-    """At most `most` rows: first without those that have the calls of another, which a warning names, then the baseline
-    and the highest; and a line that names the others.
-    """
+def _kept(comparison: Comparison, most: int) -> tuple[list[Row], list[str]]:
+    """At most `most` rows, the baseline and the highest, and a line on the others."""
     ranked = sorted(comparison.rows, key=lambda row: (row.arm != comparison.baseline, -row.final.value))
-    by_calls = {(row.calls, row.curve) if row.calls else row.arm: row for row in reversed(ranked)}
-    if len(ranked) > most:
-        ranked = [row for row in ranked if row in by_calls.values()]
     lower = ranked[most - 1 :] if len(ranked) > most else []
-    texts = (f"{len(lower)} not shown, none higher: {cells.listed((r.arm for r in lower), n)}" for n in (9, 6, 4, 2, 1))
-    line = [next((text for text in texts if len(text) <= width), f"{len(lower)} not shown, none higher")]
-    return [row for row in comparison.rows if row in ranked and row not in lower], line[: len(lower)]
-
-
-def _brief(warnings: Sequence[str], most: int, width: int) -> list[str]:
-    """The warnings in at most `most` lines: where these are too few, cut, and the kinds of those left out."""
-    whole = _folded(map(plain, warnings), width)
-    if len(whole) <= most:
-        return whole
-    end: dict[str, Any] = WRAP | {"max_lines": max(1, most // len(warnings)), "placeholder": " …"}
-    lines = [line for text in warnings for line in textwrap.wrap(plain(text), width, **end)]
-    if len(lines) <= most:
-        return lines
-    lines.sort(key=lambda text: not text.startswith(UPPER_BOUND))
-    kinds = dict.fromkeys(text.partition(":")[0].partition(",")[0] for text in lines[most - 1 :])
-    return [*lines[: most - 1], shortened(f"also, in --full: {', '.join(kinds)}", width)]
+    line = [f"{len(lower)} not shown, none higher: --full"]
+    return [row for row in comparison.rows if row not in lower], line[: len(lower)]
 
 
 def _names(labels: Sequence[str], most: int) -> dict[str, str]:
