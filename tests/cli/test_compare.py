@@ -204,7 +204,6 @@ REFUSED, USED = Usage(calls=1, refused=1), Usage(calls=1, prompt_tokens=9)
 @pytest.mark.parametrize(
     ("acted", "judged"),
     [
-        ({}, {}),
         ({"usage": REFUSED, "solution": ""}, {}),
         ({"usage": USED, "others": {"critic": Usage(completion_tokens=5)}}, {}),
         ({}, {"checks": [Check(name="", outcome=of) for of in ("fail", "timeout", "harness_error")]}),

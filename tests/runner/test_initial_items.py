@@ -153,14 +153,12 @@ def test_cells_of_a_sweep_begin_with_the_store_and_the_items_of_their_own_source
     assert [items(cell) for cell in cells] == [0, 6, 6, 10]
 
 
-@pytest.mark.parametrize("is_cut", [False, True])
-def test_a_control_that_is_added_later_begins_with_the_store_alone(sources, is_cut, tmp_path):
+def test_a_control_that_is_added_later_begins_with_the_store_alone(sources, tmp_path):
     of, keep = f"{KEY}.of={sources['plain'].path}", ("store=jsonl", f"store.place={tmp_path / 'store'}")
     common = [*STREAM, *keep, f"{KEY}.frozen=true", "sweep_id=s", f"run_root={tmp_path / 'runs'}"]
     run(tmp_path / "else", "benchmark.load.seed=5", *keep)
     (treated,) = sweep([*common, "sweep_id=first", of], quiet=True).runs
-    if is_cut:
-        (treated / "summary.json").unlink()
+    (treated / "summary.json").unlink()
     cells = [[f"{of},null"], ["curator=none"], [f"{of},null", f"{KEY}.max_items=2"]]
     swept = [sweep([*common, *cell], quiet=True) for cell in cells]
     assert [[items(RunFolder(folder)) for folder in each.runs] for each in swept] == [[12, 6], [0], [2, 2]]

@@ -5,6 +5,7 @@ import importlib
 import json
 import re
 import sys
+from itertools import cycle
 from pathlib import Path
 
 import pytest
@@ -50,8 +51,9 @@ def written(folder, name, data):
     return path
 
 
-@pytest.mark.parametrize("form", [*FORMS.values(), *OTHERS.values()], ids=[*FORMS, *OTHERS])
-@pytest.mark.parametrize("draw", DRAWS)
+@pytest.mark.parametrize(
+    ("draw", "form"), zip(cycle(DRAWS), (FORMS | OTHERS).values(), strict=False), ids=FORMS | OTHERS
+)
 def test_a_task_is_drawn_by_its_id_alone(draw, form, tmp_path):
     paths = written(tmp_path, "tasks.jsonl", PLAIN), written(tmp_path / "other", *form)
     first, other = (load_benchmark(cells([f"benchmark={path}", draw])[0].cfg) for path in paths)
