@@ -474,7 +474,8 @@ def difference_sheet(comparison: Comparison) -> Sheet:
     )
     baseline = comparison.baseline
     title = f"Difference to {plain(baseline)}" if baseline else "No difference: all arms are upper bounds"
-    return Sheet(title=title, columns=columns, rows=rows, names=2, caption=caption, key="differences")
+    paper = tuple(map(columns.index, ("arm", "budget", "difference\n[95 %]", "p,\nHolm", "verdict")))
+    return Sheet(title=title, columns=columns, rows=rows, names=2, caption=caption, key="differences", paper=paper)
 
 
 def _difference_lines(row: Row, comparison: Comparison) -> Iterator[tuple[str, ...]]:

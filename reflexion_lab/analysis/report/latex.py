@@ -33,6 +33,8 @@ ESCAPES = {
     "−": r"$-$",
     "±": r"$\pm$",
 }
+TEXT = "36mm"
+"""Width of a last column of text."""
 OURS = r". Needs \usepackage{booktabs}."
 """End of a table's first line."""
 TABLES = "tables"
@@ -61,8 +63,11 @@ def save_tables(folder: Path, sheets: Sequence[Sheet]) -> list[Path]:
 
 def tabular(sheet: Sheet) -> str:
     """The table alone, for a paper."""
-    sides = "".join("l" if place < sheet.names else "r" for place in range(len(sheet.columns)))
-    head, *rows = (" & ".join(map(_cell, cells)) + r" \\" for cells in (sheet.columns, *sheet.rows))
+    places = sheet.paper or range(len(sheet.columns))
+    sides = "".join("l" if place < sheet.names else "r" for place in places)
+    sides = sides[:-1] + f"p{{{TEXT}}}" if sheet.paper else sides
+    lines_of = ([row[place] for place in places] for row in (sheet.columns, *sheet.rows))
+    head, *rows = (" & ".join(map(_cell, cells)) + r" \\" for cells in lines_of)
     lines = [rf"\begin{{tabular}}{{{sides}}}", r"\toprule", head, r"\midrule", *rows, r"\bottomrule", r"\end{tabular}"]
     return "\n".join(lines)
 

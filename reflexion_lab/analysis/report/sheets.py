@@ -45,6 +45,8 @@ class Sheet(Record, frozen=True, kw_only=True):
     """Number of columns with text, which come first; the others are right-aligned figures."""
     key: str = ""
     """Name of its file, by default from the title."""
+    paper: tuple[int, ...] = ()
+    """Columns of its LaTeX table that fit into a column of text, of which the last is text; () for all."""
 
     @property
     def file(self) -> str:
