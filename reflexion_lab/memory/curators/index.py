@@ -32,11 +32,10 @@ class Index:
         """At most `k` of `items` with scores of `min_score` (in [0, 1]) or above, best first, the newer on a tie."""
         whole = items.whole if isinstance(items, View) else items
         hidden = len(whole) - len(items)
-        with self._lock:
+        with self._lock:  # to the end of the search: another task may ask about other items
             self._update(whole)
-            first = self._first
-        hits = self._retriever.rank(text, k + hidden if k > 0 else 0)
-        near = {hit.number: whole[hit.number - first] for hit in hits if hit.score >= min_score}
+            hits = self._retriever.rank(text, k + hidden if k > 0 else 0)
+            near = {hit.number: whole[hit.number - self._first] for hit in hits if hit.score >= min_score}
         note(self._retriever, text, hits, near)
         shown = {item.item_id for item in items} if hidden else ()
         return [item for item in near.values() if not hidden or item.item_id in shown][: max(k, 0)]

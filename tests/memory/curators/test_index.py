@@ -1,6 +1,8 @@
 """What is nearest depends on the items alone, not on what the index has seen before."""
 
 import random
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from msgspec.structs import replace
@@ -74,3 +76,23 @@ def test_an_indexing_that_failed_is_made_again():
     retriever.fails = False
     later = [*changed, Item(item_id="last", text="last word")]
     assert [index.nearest(later, item.text, 1)[0].item_id for item in later] == ["sort", "sum", "count", "last"]
+
+
+def test_tasks_that_ask_at_once_get_of_their_own_items():
+    indexed_again = threading.Event()
+
+    class Waiting(Jaccard):
+        def add(self, documents):
+            super().add(documents)
+            if documents[0].startswith("b"):
+                indexed_again.set()
+
+        def rank(self, query, k):
+            indexed_again.wait(0.2)
+            return super().rank(query, k)
+
+    index = Index(Waiting())
+    lists = [[Item(item_id=f"{name}{n}", text=f"{name} sort {n}") for n in range(3)] for name in "ab"]
+    with ThreadPoolExecutor(2) as pool:
+        near = [pool.submit(index.nearest, each, "sort", 3) for each in lists]
+    assert [{item.item_id[0] for item in hits.result()} for hits in near] == [{"a"}, {"b"}]
