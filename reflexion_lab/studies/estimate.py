@@ -99,12 +99,12 @@ def _probe(cfg: Config, n: int, scope: str, sandbox: CachedSandbox) -> Probe:
     the first round; with a curator, the first rounds. `scope`: where its spending counts towards the caps.
     """
     from reflexion_lab.memory.archive import Rounds
-    from reflexion_lab.runner.config.assemble import with_salt
+    from reflexion_lab.runner.config.assemble import resolved
     from reflexion_lab.runner.config.build import plain, takes
     from reflexion_lab.runner.config.initial_items import initial_items
-    from reflexion_lab.runner.config.parts import load_archive, load_benchmark, load_models, timed_tasks, with_defaults
+    from reflexion_lab.runner.config.parts import load_archive, load_benchmark, load_models, timed_tasks
 
-    cfg = without_traces(with_salt(with_defaults(cfg)))  # ids of items, which prompts may show, as in the run
+    cfg = without_traces(resolved(cfg))  # ids of items, which prompts may show, as in the run
     benchmark, size = load_benchmark(cfg, sandbox), cfg.memory.shared.round_size
     with ExitStack() as stack:
         models = stack.enter_context(closing(load_models(cfg)))

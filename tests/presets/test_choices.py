@@ -15,6 +15,7 @@ from reflexion_lab.runner.config.build import located
 from reflexion_lab.runner.config.choices import options
 from reflexion_lab.runner.config.compose import CONF, _composed, compose
 from reflexion_lab.runner.config.grid import cells
+from reflexion_lab.runner.config.parts import with_defaults
 from reflexion_lab.runner.folder.folder import RunFolder
 from tests.builders import TABLES, pairwise
 from tests.studies.small_runs import chat_server
@@ -83,7 +84,7 @@ def test_what_a_preset_sets_below_a_group_holds_for_the_option_that_takes_it(wor
     more = [own] if words in TABLES["own_choices"] else []
     whole = _composed(*more, *shlex.split(same))
     assert compose(*more, *words.split()) == whole
-    assert next(iter(cells([*more, *words.split(), "seed=0,1"]))).cfg == whole
+    assert next(iter(cells([*more, *words.split(), "seed=0,1"]))).cfg == with_defaults(whole)
 
 
 def test_a_reflector_that_reduces_anothers_words_reduces_those_of_the_preset():

@@ -8,7 +8,7 @@ import pytest
 
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.runner.config.assemble import assemble
-from reflexion_lab.runner.config.build import build, plain, prepared
+from reflexion_lab.runner.config.build import build, plain
 from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.text.prompts.render import Prompts
 
@@ -34,22 +34,21 @@ def node(cls: type = Part, **values: object) -> dict[str, object]:
 
 def test_a_value_of_another_type_is_named_by_its_key():
     for value in ("two", 1.5, None, True, [1]):
-        with pytest.raises(ConfigError, match=r"^actor\.inner\.n: got .*, expected an int$"):
-            build(node(inner=node(n=value)), "actor", {"model": "m"})
+        with pytest.raises(ConfigError, match=r"^part\.inner\.n: got .*, expected an int$"):
+            build(node(inner=node(n=value)), "part", {"model": "m"})
 
 
 @pytest.mark.parametrize(("wrong", "message"), [
-    (node(wings=2), r"^actor\.wings: unknown key; expected one of model, n, share, inner$"),
-    (node(Maker), r"^actor: Maker cannot .*\(missing a required argument: 'make_part'\); .* it may take model$"),
+    (node(wings=2), r"^part\.wings: unknown key; expected one of model, n, share, inner$"),
+    (node(Maker), r"^part: Maker cannot .*\(missing a required argument: 'make_part'\); .* it may take model$"),
     (node(Forgetful), r"^actor: Forgetful\.act: too many .*; expected the parameters task, recollection$"),
     ({"_target_": "no.such"}, r"^actor\._target_: got 'no\.such', expected the dotted name .*No module named 'no'"),
     ({"_target_": "os.path.no"}, r"^actor\._target_: got 'os\.path\.no', expected the dotted name"),
-    ({"_target_": "builtins.dict"}, r"^actor: the part is of type dict; expected one that has `act`$"),
     (node(), r"^actor: the part is of type Part; expected one that has `act`$"),
 ])  # fmt: skip
 def test_what_cannot_be_built_is_named_by_its_key(wrong, message):
     with pytest.raises(ConfigError, match=message):
-        build(wrong, "actor", {"model": "m"})
+        build(wrong, "part" if message.startswith("^part") else "actor", {"model": "m"})
 
 
 class OwnPrompts(Prompts):
@@ -80,21 +79,24 @@ def test_values_of_ones_own_take_precedence_and_a_float_may_be_an_int_or_null():
     assert build(node(model="own"), "", {"model": "m"}).model == "own"
 
 
-class Helper:
-    count = 0
-
-    def __init__(self, prompts: str = "mine") -> None:
-        Helper.count += 1
-        self.prompts = prompts
+def bang() -> object:
+    raise AssertionError("called before it was refused")
 
 
-def test_an_inner_part_is_built_once_for_all_loops():
-    Helper.count = 0
-    ready = prepared(node(inner={"first": [node(Helper)]}), "actor")
-    parts = [build(ready, "", {"model": "m", "prompts": "the lab's"}) for _ in range(3)]
-    assert {part.inner["first"][0].prompts for part in parts} == {"mine"}
-    assert Helper.count == 1
-    assert isinstance(build(node(inner={"a": node(Helper)}), "", {"model": "m"}).inner["a"], Helper)
+class Bang:
+    def __init__(self) -> None:
+        bang()
+
+
+@pytest.mark.parametrize("target", ["os.system", "subprocess.Popen", "builtins.dict", f"{__name__}.Bang"])
+def test_nothing_is_called_before_it_is_refused(target):
+    with pytest.raises(ConfigError, match=r"^actor(\._target_)?: "):
+        build({"_target_": target}, "actor")
+
+
+def test_pythons_own_library_is_refused_within_a_part():
+    with pytest.raises(ConfigError, match=r"^part\.inner\._target_: got 'os\.system'"):
+        build(node(inner={"_target_": "os.system", "command": "touch bang"}), "part", {"model": "m"})
 
 
 def test_an_unused_key_is_refused_in_the_config_of_a_manifest_too(tmp_path):

@@ -45,7 +45,6 @@ from reflexion_lab.runner.config.build import (
     has_durable_store,
     job_overrides,
     plain,
-    prepared,
     takes,
 )
 from reflexion_lab.runner.config.compose import restored
@@ -56,7 +55,6 @@ from reflexion_lab.runner.config.parts import (
     any_node,
     draws_by_role,
     embedder_fingerprint,
-    has_shared_memory,
     keeps_items,
     load_archive,
     load_benchmark,
@@ -142,7 +140,7 @@ def assemble(config: Config | Mapping[str, Any]) -> Lab:
     if cfg.only is not None and cfg.resume is None:
         raise ConfigError("only", f"{cfg.only} without resume", "resume=RUN, the run that has unscored tasks")
     _check_shard(cfg)
-    cfg = with_salt(_with_defaults(cfg))
+    cfg = resolved(cfg)
     for message in settings.arm_warnings(checked):
         warnings.warn(message, RuntimeWarning, stacklevel=2)
     with contextlib.ExitStack() as held:
@@ -163,21 +161,18 @@ def _check_shard(cfg: Config) -> None:
         raise ConfigError("benchmark.shard", f"{which} with memory across tasks by {keys[0]}", expected)
 
 
-def _with_defaults(cfg: Config) -> Config:
-    """The config as `with_defaults`, with the values of the resumed run, for the manifest."""
-    return with_defaults(cfg, RunFolder.existing(cfg.resume).manifest.config if cfg.resume is not None else {})
-
-
-def with_salt(cfg: Config) -> Config:
-    """The config with the salt of the resumed run for ids of items, else its digest, which a replay reads from it."""
+def resolved(cfg: Config) -> Config:
+    """The config with the values that follow from others, and with the salt for ids of items, by default its digest; a
+    resumed run keeps those of its manifest.
+    """
     from omegaconf import OmegaConf
 
-    if not keeps_items(cfg) or OmegaConf.select(cfg, SALT) is not None:
-        return cfg
     earlier = RunFolder.existing(cfg.resume).manifest.config if cfg.resume is not None else {}
-    salt = OmegaConf.select(OmegaConf.create(earlier), SALT) or config_digest(without_logins(plain(cfg)))
-    cfg = copy.deepcopy(cfg)
-    OmegaConf.update(cfg, SALT, salt)
+    cfg = with_defaults(cfg, earlier)
+    if keeps_items(cfg) and OmegaConf.select(cfg, SALT) is None:
+        cfg = copy.deepcopy(cfg)
+        salt = OmegaConf.select(OmegaConf.create(earlier), SALT) or config_digest(without_logins(plain(cfg)))
+        OmegaConf.update(cfg, SALT, salt)
     return cfg
 
 
@@ -185,7 +180,6 @@ def _assembled(cfg: Config, held: contextlib.ExitStack) -> Lab:
     from reflexion_lab.memory.reflection_files import ReflectionFiles
     from reflexion_lab.runner.runner import Runner
     from reflexion_lab.runner.silence import FirstReplies
-    from reflexion_lab.storage.in_memory import InMemory
     from reflexion_lab.tasks.benchmarks.stream import overlap
     from reflexion_lab.tasks.evaluators.judge import HiddenTests
 
@@ -197,22 +191,22 @@ def _assembled(cfg: Config, held: contextlib.ExitStack) -> Lab:
         warnings.warn(benchmark.note, stacklevel=2)
     models = load_models(cfg)
     held.callback(models.close)
-    tried = load_archive(cfg, models, InMemory()) if has_shared_memory(cfg) else None
     config = plain(cfg)
-    manifest = run_manifest(cfg, config, benchmark, models, sandbox.layers, _provenance(cfg, config, tried))
+    manifest = run_manifest(cfg, config, benchmark, models, sandbox.layers, _provenance(cfg, config))
     if draws_from_runs(cfg):
         from reflexion_lab.runner.pool import pool_runs
 
         runs = pool_runs(plain(cfg.reflector.pool), cfg.seed, manifest, manifest.provenance.pool)
         cfg = copy.deepcopy(cfg)
         cfg.reflector.pool = list(map(str, runs))
-    loop_factory(cfg, models, sandbox, tried)()  # report invalid values before anything is written
+    if archive := load_archive(cfg, models):
+        held.callback(archive.close)
+    loop = loop_factory(cfg, models, sandbox, archive)
+    loop("")  # report invalid values before anything is written
     suite_writer = (
         suite_writer_factory(cfg, models.of("suite_writer"), sandbox) if cfg.feedback_source == "self_tests" else None
     )
     tracker = build(cfg.tracker, "tracker")
-    if archive := load_archive(cfg, models):
-        held.callback(archive.close)
     manifest = replace(manifest, provenance=replace(manifest.provenance, store=_store_state(cfg, archive)))
     models.open()
     sandbox.open()
@@ -236,7 +230,7 @@ def _assembled(cfg: Config, held: contextlib.ExitStack) -> Lab:
     )
     runner = Runner(
         tasks=tasks,
-        loop=loop_factory(cfg, models, sandbox, archive, folder.manifest.run_id),
+        loop=functools.partial(loop, folder.manifest.run_id),
         judge=HiddenTests(sandbox),
         folder=folder,
         feedback_source=cfg.feedback_source,
@@ -340,11 +334,11 @@ def _locked(path: Path | None) -> Iterator[None]:
 
 
 def loop_factory(
-    cfg: Config, models: Models, sandbox: Sandbox, archive: Archive | None = None, run_id: str = ""
-) -> Callable[[], Reflexion]:
+    cfg: Config, models: Models, sandbox: Sandbox, archive: Archive | None = None
+) -> Callable[..., Reflexion]:
     """A factory of loops, one per task: parts are shared, memory and draw counts are the task's own.
 
-    `archive`: memory shared by all tasks; by default none. `run_id`: prefix of the ids of stored episodes.
+    `archive`: memory shared by all tasks; by default none. The factory takes the prefix of the ids of stored episodes.
     """
     from reflexion_lab.agent.reflectors.reviewed import Reviewed
     from reflexion_lab.loop.deadline import Budgeted
@@ -353,7 +347,7 @@ def loop_factory(
     from reflexion_lab.memory.episodic import EpisodicMemory, NoSharedMemory
     from reflexion_lab.memory.reflection_files import ReflectionFiles
 
-    nodes = {name: prepared(cfg[name], name) for name in ("actor", "evaluator", "critic", "reviser", "reflector")}
+    nodes = {name: plain(cfg[name]) for name in ("actor", "evaluator", "critic", "reviser", "reflector")}
     recall, prompts = build(cfg.recall, "recall"), build(cfg.prompts, "prompts")
     files = ReflectionFiles(cfg.memory.reflection_files) if cfg.memory.reflection_files else None
     solutions = {"tasks": load_benchmark(cfg, is_whole=True).tasks} if reads_solutions(cfg) else {}
@@ -367,7 +361,7 @@ def loop_factory(
         """Bound user-defined parts; those of the lab are bounded by model and sandbox."""
         return part if user_defined.isdisjoint(groups) else Budgeted(part, method, cfg.loop.timeout, kinds)
 
-    def loop() -> Reflexion:
+    def loop(run_id: str = "") -> Reflexion:
         draws = draws_by_role(models)
         parts = {"sandbox": sandbox, "prompts": prompts, "known": archive or NoSharedMemory(), "models": draws}
         parts["evaluator"] = build(nodes["evaluator"], "evaluator", parts)
@@ -402,12 +396,12 @@ def loop_factory(
     return loop
 
 
-def _provenance(cfg: Config, config: dict[str, Any], archive: Archive | None) -> Provenance:
+def _provenance(cfg: Config, config: dict[str, Any]) -> Provenance:
     from reflexion_lab.tasks.sandbox.cached import VERSION
     from reflexion_lab.tasks.sandbox.sandbox import slowness
 
     overrides, launcher = job_overrides()
-    embedder = embedder_fingerprint(cfg, archive)
+    embedder = embedder_fingerprint(cfg)
     origin = provenance(config, overrides=overrides, launcher=launcher, embedder=embedder, sandbox_version=VERSION)
     return replace(origin, items=origin_of_items(cfg), slowness=slowness())
 
@@ -457,14 +451,12 @@ def manifest_of(cfg: Config) -> Manifest:
     A pool that holds no run yet, or is the run root, stands for runs of the study. Raises ConfigError: a value is
     invalid or a key is unused.
     """
-    from reflexion_lab.storage.in_memory import InMemory
-
     settings.check(cfg)
-    cfg = with_salt(_with_defaults(cfg))
+    cfg = resolved(cfg)
     benchmark, models = load_benchmark(cfg), load_models(cfg)
     try:
         config = plain(cfg)
-        origin = _provenance(cfg, config, load_archive(cfg, models, InMemory()) if has_shared_memory(cfg) else None)
+        origin = _provenance(cfg, config)
         if archive := load_archive(cfg, models):
             with contextlib.closing(archive):
                 origin = replace(origin, store=_store_state(cfg, archive))

@@ -7,6 +7,7 @@ import difflib
 import functools
 import inspect
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from importlib import import_module
@@ -64,87 +65,49 @@ def build(node: Any, key: str, parts: Mapping[str, Any] | None = None) -> Any:
     """The part that a config node describes: `_target_` called with the node's values and, for parameters without one,
     the `parts` of the same name. Nodes among values and parts are built first, with the same parts.
 
-    A parameter `make_…` receives a function that builds its node at every call, optionally with other parts:
-    `make_actor(model=other)`. Hydra's `_partial_` has no meaning here. Raises ConfigError: the class does not exist, or
-    lacks a parameter or the method that `METHODS` requires, or a value is out of its limits. `key`: its key.
+    As `hydra.utils.instantiate`, which would copy models and memory. A parameter `make_…` receives a function that
+    builds its node at every call, optionally with other parts: `make_actor(model=other)`. Raises ConfigError: the class
+    does not exist, or lacks a parameter or the method that `METHODS` requires, or a value is out of its limits.
     """
     node, parts = plain(node), parts or {}
     target = _target(node, key)
-    values = _values(node, key, parts)
-    if record := _record(target):
-        return converted(key, values, record)
-    named = _parameters(target)
-    if named is None:
-        return _check_method(key, _call(target, node.get("_args_", ()), values, key, parts))
-    if not _accepts_any(named) and (strange := [name for name in values if name not in named]):
-        raise unknown(_below(key, strange[0]), named)
-    for name in [name for name, each in named.items() if each.annotation in ("Sampling", Sampling) and name in values]:
-        if not isinstance(values[name], Sampling):
-            values[name] = converted(_below(key, name), values[name], Sampling)
-    check(target, values, key)
-    values |= {name: _built(part, name, parts) for name, part in parts.items() if name in named and name not in values}
-    return _check_method(key, _call(target, node.get("_args_", ()), values, key, parts))
-
-
-def _values(node: Mapping[str, Any], key: str, parts: Mapping[str, Any]) -> dict[str, Any]:
-    """The node's own arguments, with nodes among them built; missing values are left out."""
-    return {
+    named, required = _parameters(target), (METHODS | _OTHER_METHODS).get("stop" if key.startswith("stop.") else key)
+    if inspect.isclass(target) and required and not hasattr(target, required.__name__):
+        raise _no_part(key, target, required)
+    values = {
         name: functools.partial(_rebuilt, value, _below(key, name), parts)
         if name.startswith("make_")
         else _built(value, _below(key, name), parts)
         for name, value in node.items()
         if not name.startswith("_") and value != "???"
     }
+    if record := _record(target):
+        return converted(key, values, record)
+    if named is not None:
+        if strange := [name for name in values if name not in named and not _accepts_any(named)]:
+            raise unknown(_below(key, strange[0]), named)
+        for name in [name for name, each in named.items() if each.annotation in ("Sampling", Sampling)]:
+            if name in values and not isinstance(values[name], Sampling):
+                values[name] = converted(_below(key, name), values[name], Sampling)
+        check(target, values, key)
+        values |= {name: _built(part, name, parts) for name, part in parts.items() if name in named.keys() - values}
+    return _check_method(key, required, _call(target, node.get("_args_", ()), values, key, parts))
 
 
 def _built(value: Any, key: str, parts: Mapping[str, Any]) -> Any:
-    """A value with the nodes in it built; an inner node receives all parts only with `_partial_: true`."""
+    """A value with the nodes in it built; an inner node receives all parts only with `_partial_: true`, else those for
+    its parameters without a default.
+    """
     if isinstance(value, list):
         return [_built(item, key, parts) for item in value]
-    if isinstance(value, dict) and "_target_" in value:
-        return build(value, key, parts if value.get("_partial_") else _needed(value, key, parts))
-    if isinstance(value, dict):
-        return {name: _built(item, _below(key, str(name)), parts) for name, item in value.items()}
-    return value
-
-
-def _needed(node: Mapping[str, Any], key: str, parts: Mapping[str, Any]) -> dict[str, Any]:
-    """The parts for those parameters of a node that have no default."""
-    named = _parameters(_target(node, key)) or {}
-    empty = inspect.Parameter.empty
-    return {name: part for name, part in parts.items() if name in named and named[name].default is empty}
-
-
-def prepared(node: Any, key: str) -> dict[str, Any]:
-    """The node with inner nodes built that need no other part: once per run instead of once per loop."""
-    return {
-        name: value if name.startswith("make_") else _prepared(value, _below(key, name))
-        for name, value in plain(node).items()
-    }
-
-
-def _prepared(value: Any, key: str) -> Any:
-    if isinstance(value, list):
-        return [_prepared(item, key) for item in value]
     if not isinstance(value, dict):
         return value
-    inner = prepared(value, key)
-    return build(inner, key) if "_target_" in value and _is_whole(inner, key) else inner
-
-
-def _is_whole(node: Mapping[str, Any], key: str) -> bool:
-    """Whether an inner node can be built without other parts."""
-    if node.get("_partial_") or any(isinstance(value, dict) and "_target_" in value for value in node.values()):
-        return False
-    named = (_parameters(_target(node, key)) or {}).values()
-    kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return all(
-        parameter.name in node
-        or parameter.default is not inspect.Parameter.empty
-        or parameter.kind in kinds
-        or node.get("_args_")
-        for parameter in named
-    )
+    if "_target_" not in value:
+        return {name: _built(item, _below(key, str(name)), parts) for name, item in value.items()}
+    if not value.get("_partial_"):
+        needed = {name: each.default for name, each in (_parameters(_target(value, key)) or {}).items()}
+        parts = {name: part for name, part in parts.items() if needed.get(name) is inspect.Parameter.empty}
+    return build(value, key, parts)
 
 
 def _rebuilt(node: Any, key: str, parts: Mapping[str, Any], **changed: Any) -> Any:
@@ -170,9 +133,8 @@ def _record(target: Any) -> type[Record] | None:
 def _call(target: Any, arguments: Sequence[Any], values: Mapping[str, Any], key: str, parts: Mapping[str, Any]) -> Any:
     signature, required = _signature(target), METHODS.get(key)
     try:
-        if signature is None:
-            return target(*arguments, **values)
-        signature.bind(*arguments, **values)
+        if signature is not None:
+            signature.bind(*arguments, **values)
     except TypeError as problem:
         name = getattr(target, "__qualname__", target)
         hint = f"besides the values of {key}, it may take {', '.join(parts)}" if parts else ""
@@ -186,15 +148,14 @@ def _call(target: Any, arguments: Sequence[Any], values: Mapping[str, Any], key:
         raise
 
 
-def _check_method(key: str, part: T) -> T:
-    """Return the part. Raises ConfigError: it lacks the method required under `key`, or the method's parameters."""
-    required = (METHODS | _OTHER_METHODS).get("stop" if key.startswith("stop.") else key)
+def _check_method(key: str, required: Callable[..., Any] | None, part: T) -> T:
+    """Return the part. Raises ConfigError: it lacks the `required` method, or the method's parameters."""
     if required is None:
         return part
     name, cls = required.__name__, type(part)
     method = getattr(part, name, None)
     if not callable(method):
-        raise ConfigError(f"{key}: the part is of type {cls.__name__}", expected=f"one that has `{name}`")
+        raise _no_part(key, cls, required)
     if not cls.__module__.startswith("reflexion_lab."):
         _, *every = inspect.signature(required).parameters.values()
         known = [each for each in every if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)]
@@ -203,6 +164,10 @@ def _check_method(key: str, part: T) -> T:
             expected = f"the parameters {', '.join(each.name for each in needed)}"
             raise ConfigError(f"{key}: {cls.__name__}.{name}: {problem}", expected=expected)
     return cast(T, Budgeted(part, name, None)) if inspect.iscoroutinefunction(method) else part
+
+
+def _no_part(key: str, cls: type, required: Callable[..., Any]) -> ConfigError:
+    return ConfigError(f"{key}: the part is of type {cls.__name__}", expected=f"one that has `{required.__name__}`")
 
 
 def _misfit(method: Callable[..., Any], parameters: Sequence[inspect.Parameter]) -> str:
@@ -334,13 +299,21 @@ def has_durable_store(config: Mapping[str, Any]) -> bool:
 
 
 def located(name: str) -> Any:
-    """The module, or the object within one, of a dotted name. Raises ImportError, AttributeError."""
+    """The module, or the object within one, of a dotted name.
+
+    Raises AttributeError; ImportError: no such module, or a class or function of Python's own library, such as
+    `os.system`, under whatever name: it is no part of a run and might do anything.
+    """
     top, *steps = name.split(".")
-    place, part = top, import_module(top)
-    for step in steps:
-        place = f"{place}.{step}"
-        part = getattr(part, step) if hasattr(part, step) or not inspect.ismodule(part) else import_module(place)
-    return part
+    if top not in sys.stdlib_module_names:
+        place, part = top, import_module(top)
+        for step in steps:
+            place = f"{place}.{step}"
+            part = getattr(part, step) if hasattr(part, step) or not inspect.ismodule(part) else import_module(place)
+        home = getattr(part, "__module__", None) if inspect.isclass(part) or inspect.isroutine(part) else None
+        if str(home).partition(".")[0] not in sys.stdlib_module_names:
+            return part
+    raise ImportError("Python's own library has no part of a run")
 
 
 def takes(key: str, node: Any, name: str) -> bool:

@@ -213,25 +213,14 @@ def hydra_main(job: Callable[[Config], None], arguments: Sequence[str]) -> None:
 
 
 def with_override_at_fault(problem: Exception, overrides: Sequence[str]) -> Exception:
-    """`problem` with a note on the override at fault, if it names none: the override that alone raises the same error.
-    A problem with a file that an override names becomes a ConfigError.
-    """
+    """`problem` with a hint at a near key. A file that cannot be read becomes a ConfigError."""
     suggest_key(problem, overrides)
-    if is_hydra_error(problem) and any(override.partition("=")[0] in str(problem) for override in overrides):
+    if is_hydra_error(problem):
         return problem
-    paths = [override for override in overrides if override.startswith("hydra.searchpath=")]
-    for override in reversed(overrides):  # the last override is the most likely cause
-        try:
-            _composed(*paths, override)
-        except Exception as alone:
-            if str(alone) != str(problem):
-                continue
-            if not is_hydra_error(problem):
-                is_file = not isinstance(problem, ValueError) or isinstance(problem, UnicodeDecodeError)
-                return ConfigError(f"{override}: {problem}{'; expected a file in YAML' * is_file}")
-            problem.add_note(f"in {override}")
-            break
-    return problem
+    groups = [word for word in overrides if is_group(word.partition("=")[0])]
+    named = next((word for word in reversed(groups) if re.search(r"=(null|[\d.]+)$", word)), " ".join(groups[-1:]))
+    is_file = not isinstance(problem, ValueError) or isinstance(problem, UnicodeDecodeError)
+    return ConfigError(f"{named}: {problem}{'; expected a file in YAML' * is_file}")
 
 
 def suggest_key(problem: Exception, overrides: Sequence[str]) -> None:

@@ -247,9 +247,9 @@ def load_embedder(cfg: Config) -> Embedder:
     return CachedEmbedder(build(cfg.embedder, "embedder"), path)
 
 
-def embedder_fingerprint(cfg: Config, archive: Archive | None) -> str:
-    """Fingerprint of the embedder that retrieval uses; "" if it uses none."""
-    if archive is None or not takes("retriever", plain(cfg.retriever), "embedder"):
+def embedder_fingerprint(cfg: Config) -> str:
+    """Fingerprint of the embedder that retrieval of shared memory uses; "" if it uses none."""
+    if not has_shared_memory(cfg) or not takes("retriever", plain(cfg.retriever), "embedder"):
         return ""
     try:
         return load_embedder(cfg).fingerprint
@@ -466,7 +466,7 @@ def _check_style(cfg: Config, role: str, node: Config) -> None:
 def chat_choices(cfg: Config) -> list[str]:
     """Choices that replace parts by which a model continues a file, if it only chats: `actor=single_shot`."""
     choices: list[str] = []
-    actor, reviser = plain(cfg.actor, resolve=False), plain(cfg.reviser, resolve=False)
+    actor, reviser = (plain(cfg.get(group) or {}, resolve=False) for group in ("actor", "reviser"))
     if capability(cfg.model, "only_chats", ""):
         choices += _chatting("actor", actor)
         if any_node(actor, lambda node: capability(node, "revises", False)):

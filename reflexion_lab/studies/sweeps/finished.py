@@ -23,8 +23,6 @@ from reflexion_lab.runner.config.grid import as_recorded
 from reflexion_lab.runner.config.messages import one_line
 from reflexion_lab.runner.config.parts import (
     embedder_fingerprint,
-    has_shared_memory,
-    load_archive,
     load_benchmark,
     load_models,
     load_sandbox,
@@ -50,48 +48,31 @@ if TYPE_CHECKING:
     from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
 
 
-class RunKey(NamedTuple):
-    """Key of a run: two runs with equal keys are the same run."""
-
-    config_digest: str
-    study_digest: str
-    """"" where the config names no study; a run of any study then matches."""
-    beginning: Beginning | None = None
-    """Snapshot of the store; None where a run may start with any contents of the store at `place`."""
-    place: str = ""
-    """Path of the store, relative to the run root."""
-    shard: str = ""
-    data: str = ""
-    """Path of the tasks, for which `Runs.of` takes any other with the same tasks."""
-
-    @classmethod
-    def of(cls, cfg: Config) -> RunKey:
-        """Raises ValueError: the study's file cannot be read."""
-        study = registration.read(cfg.study).digest if cfg.study else ""
-        snapshot, config = snapshot_path(cfg), as_recorded(cfg)
-        beginning = read_beginning(snapshot) if snapshot else None
-        return cls(config_digest(config), study, beginning, store_place(config), shard_of(config), data_place(config))
-
-    def matches(self, run: Run) -> bool:
-        is_same = self.config_digest == run.key.config_digest and self.shard == run.key.shard
-        is_same = is_same and self.study_digest in ("", run.key.study_digest)
-        is_here = is_same and self.place == run.key.place
-        if self.beginning is None:
-            return is_here
-        try:
-            beginning = RunFolder(run.folder).beginning
-            # None: killed before it
-            return is_here if beginning is None else is_same and self.beginning == beginning.of_store
-        except (FolderError, OSError):  # a damaged memory.json affects that run only
-            return False
-
-
 class Run(NamedTuple):
+    """A run folder, and what makes it the run of a cell."""
+
     folder: Path
-    key: RunKey
     run_id: str
+    measured: tuple[str, str]
+    """Digest of its config, and its shard."""
+    study: str
+    """Digest of its study."""
+    place: str
+    """Path of the store, relative to the run root."""
+    data: str
+    """Path of the tasks."""
     tasks: tuple[str, str]
     """Digests of its benchmark, and of the tasks of that."""
+
+    def begins_with(self, beginning: Beginning | None, place: str) -> bool:
+        """Whether it began with this snapshot of a store, or, where there is none, with the store at `place`."""
+        if beginning is None:
+            return self.place == place
+        try:
+            own = RunFolder(self.folder).beginning
+            return self.place == place if own is None else beginning == own.of_store  # None: killed before it
+        except (FolderError, OSError):  # a damaged memory.json affects that run only
+            return False
 
     @property
     def summary(self) -> Summary | None:
@@ -136,7 +117,6 @@ class Summary(msgspec.Struct):
 
 
 class _Manifest(msgspec.Struct):
-    config_digest: str
     benchmark_digest: str = ""
     tasks_digest: str = ""
     run_id: str = ""
@@ -152,12 +132,13 @@ def _run_at(manifest_path: Path, _modified: int) -> Run:
     """Read once by a process, which asks for the runs of every cell."""
     manifest = _MANIFEST.decode(manifest_path.read_bytes())
     config = manifest.config
-    digest = config_digest(config) if data_place(config) or "pool" in str(config) else manifest.config_digest
-    places = store_place(config), shard_of(config), data_place(config)
     return Run(
         manifest_path.parent,
-        RunKey(digest, manifest.study_digest, None, *places),
         manifest.run_id,
+        (config_digest(config), shard_of(config)),
+        manifest.study_digest,
+        store_place(config),
+        data_place(config),
         (manifest.benchmark_digest, manifest.tasks_digest),
     )
 
@@ -198,14 +179,20 @@ class Runs:
         return None, ", ".join(changes)
 
     def of(self, cfg: Config) -> list[Run]:
-        """The runs of this config; with a store that was moved, not copied, those whose records it holds."""
-        key = RunKey.of(cfg)
-        runs = [run for run in self.runs if key.matches(run) and self._has_tasks(cfg, key, run)]
-        if runs or not key.place or key.beginning is not None:
+        """The runs of this config; with a store that was moved, not copied, those whose records it holds.
+
+        Where the config names no study, a run of any study is one.
+        """
+        config, snapshot = as_recorded(cfg), snapshot_path(cfg)
+        study = registration.read(cfg.study).digest if cfg.study else ""
+        beginning, place = read_beginning(snapshot) if snapshot else None, store_place(config)
+        measured = config_digest(config), shard_of(config)
+        alike = [run for run in self.runs if run.measured == measured and study in ("", run.study)]
+        alike = [run for run in alike if self._has_tasks(cfg, data_place(config), run)]
+        runs = [run for run in alike if run.begins_with(beginning, place)]
+        if runs or not place or beginning is not None:
             return runs
-        elsewhere = [run for run in self.runs if key._replace(place=run.key.place).matches(run)]
-        elsewhere = [run for run in elsewhere if self._has_tasks(cfg, key, run)]
-        moved = [run for run in elsewhere if "://" not in run.key.place and not (self.root / run.key.place).exists()]
+        moved = [run for run in alike if "://" not in run.place and not (self.root / run.place).exists()]
         return [run for run in moved if run.run_id in self._written_to(cfg)]
 
     def _written_to(self, cfg: Config) -> set[str]:
@@ -231,9 +218,7 @@ class Runs:
         """`before` with the current benchmark, prompts, models and own parts."""
         provenance = before.provenance
         fingerprints, prices = self._fingerprints_and_prices(cfg)
-        embedder = ""
-        if provenance.embedder_fingerprint and has_shared_memory(cfg):
-            embedder = embedder_fingerprint(cfg, load_archive(cfg, None, InMemory()))
+        embedder = embedder_fingerprint(cfg) if provenance.embedder_fingerprint else ""
         pool = pool_of(cfg, before, provenance.pool) if draws_from_runs(cfg) else {}
         benchmark, drawn = self._benchmark(cfg)
         return msgspec.structs.replace(
@@ -263,9 +248,9 @@ class Runs:
             self._benchmarks[key] = benchmark[:0], benchmark.drawn
         return self._benchmarks[key]
 
-    def _has_tasks(self, cfg: Config, key: RunKey, run: Run) -> bool:
+    def _has_tasks(self, cfg: Config, path: str, run: Run) -> bool:
         """Whether `run` has the tasks of the cell, by the path of these, or where that differs by their digest."""
-        if key.data == run.key.data:
+        if path == run.data:
             return True
         with contextlib.suppress(OSError, ValueError):  # the file is gone
             benchmark = self._benchmark(cfg)[0]
