@@ -393,11 +393,6 @@ def test_configs_compose_in_threads_and_in_another_hydra_context(tmp_path):
     assert seeds == list(range(6))
 
 
-def test_flags_beside_a_sweep_are_refused_in_one_line(capsys):
-    assert main(["run", "-m", "--config-dir", "own", "seed=0,1"]) == 2
-    assert capsys.readouterr().err.startswith("error: -m: got --config-dir beside it, expected overrides alone")
-
-
 def test_a_sweep_is_printed_before_it_is_tracked(grid, capsys, monkeypatch):
     def interrupted(self, runs, *more, **named):
         raise KeyboardInterrupt
