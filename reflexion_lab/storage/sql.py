@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 from sqlalchemy import (
@@ -191,10 +191,8 @@ class Statement(NamedTuple):
     constants: dict[str, object]
 
 
-class Execute(Protocol):
-    """Run a statement in a transaction, once for each of several values; return its rows."""
-
-    def __call__(self, statement: Statement, values: Values) -> list[Any]: ...
+Execute: TypeAlias = Callable[[Statement, Values], list[Any]]
+"""Runs a statement in a transaction, once for each of several values; returns its rows."""
 
 
 class Database:

@@ -7,14 +7,15 @@ import os
 import sys
 import tempfile
 import tomllib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import msgspec
 
 from reflexion_lab.errors import DataError
 from reflexion_lab.io.files import content
+from reflexion_lab.protocols import Sandbox
 from reflexion_lab.records import OUTCOMES, Check, Record
 
 QUICK = Path(__file__).with_suffix(".toml")
@@ -103,20 +104,7 @@ class Verdict(Record, frozen=True, kw_only=True):
     detail: str = ""
 
 
-class Checked(Protocol):
-    """Result of one program."""
-
-    @property
-    def checks(self) -> tuple[Check, ...]: ...
-
-
-class Runs(Protocol):
-    """The part of the sandbox that attacks need."""
-
-    def run(self, program: str, entry_point: str, checks: Sequence[str], setup: str = "") -> Checked: ...
-
-
-def judge(sandbox: Runs, attack: Attack) -> Verdict:
+def judge(sandbox: Sandbox, attack: Attack) -> Verdict:
     """Run an attack; one with a probe needs a sandbox with a single server. Raises nothing: an error is a verdict."""
     try:
         checks = sandbox.run(attack.program, "f", list(attack.checks), attack.setup).checks
