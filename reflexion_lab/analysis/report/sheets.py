@@ -94,9 +94,10 @@ class Sheet(Record, frozen=True, kw_only=True):
         edge, strength = ("bottom", 0.5) if tag == "th" else ("top", 0.15)
         parts = []
         for place, cell in enumerate(row):
-            side, wrap = ("left", "pre-wrap") if place < self.names else ("right", "pre")
+            is_last_text = bool(self.paper) and place == self.paper[-1]
+            side, wrap = ("left", "pre-wrap") if place < self.names or is_last_text else ("right", "pre")
             style = CELL.format(side=side, edge=edge, wrap=wrap, strength=strength)
-            parts.append(f'<{tag} style="{style}">{html(cell)}</{tag}>')
+            parts.append(f'<{tag} style="{style}">{html(" ".join(cell.split()) if is_last_text else cell)}</{tag}>')
         return f"<tr>{''.join(parts)}</tr>"
 
 
