@@ -52,7 +52,7 @@ def written(folder, name, data):
 
 
 @pytest.mark.parametrize(
-    ("draw", "form"), zip(cycle(DRAWS), (FORMS | OTHERS).values(), strict=False), ids=FORMS | OTHERS
+    ("draw", "form"), list(zip(cycle(DRAWS), (FORMS | OTHERS).values(), strict=False)), ids=FORMS | OTHERS
 )
 def test_a_task_is_drawn_by_its_id_alone(draw, form, tmp_path):
     paths = written(tmp_path, "tasks.jsonl", PLAIN), written(tmp_path / "other", *form)
