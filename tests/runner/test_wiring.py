@@ -79,13 +79,9 @@ def test_values_of_ones_own_take_precedence_and_a_float_may_be_an_int_or_null():
     assert build(node(model="own"), "", {"model": "m"}).model == "own"
 
 
-def bang() -> object:
-    raise AssertionError("called before it was refused")
-
-
 class Bang:
     def __init__(self) -> None:
-        bang()
+        raise AssertionError("called before it was refused")
 
 
 @pytest.mark.parametrize("target", ["os.system", "subprocess.Popen", "builtins.dict", f"{__name__}.Bang"])

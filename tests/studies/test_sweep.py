@@ -4,6 +4,7 @@ import errno
 import fcntl
 import json
 import os
+import re
 import sqlite3
 import subprocess
 import sys
@@ -98,16 +99,11 @@ def held(swept, digest):
         ["stop=[plateau],[budget]", "reflector=rules,none"],
         ["benchmark.name='a, b',c", "+benchmark.extra=1,2"],
         ["memory.shared.shown={wisdom: 3, insights: 2}", "sandbox.limits.cpu_seconds=1.5"],
-        *(
-            pytest.param(more, marks=pytest.mark.slow)
-            for more in (
-                ["recall.omega=0,1,all", "seed=range(2)"],
-                ["experiment=simple,warming,retry", "seed=0,3"],
-                ["stop=[budget],[budget,plateau]", "stop.budget.tokens=choice(5000)"],
-                ["experiment=omega_sweep"],
-                ["experiment=omega_sweep", "recall.omega=1", "benchmark=humaneval", "seed=7"],
-            )
-        ),
+        ["recall.omega=0,1,all", "seed=range(2)"],
+        ["experiment=simple,warming,retry", "seed=0,3"],
+        ["stop=[budget],[budget,plateau]", "stop.budget.tokens=choice(5000)"],
+        ["experiment=omega_sweep"],
+        ["experiment=omega_sweep", "recall.omega=1", "benchmark=humaneval", "seed=7"],
     ],
 )
 @pytest.mark.slow
@@ -322,6 +318,11 @@ def test_a_failing_cell_affects_no_other(grid):
     assert len(swept.runs) == 2
     assert {RunFolder.existing(run).manifest.config["sweep_id"] for run in swept.runs} == {swept.sweep_id}
     assert "recall.omega: got -1" in swept._repr_html_()
+
+
+def test_each_cell_says_what_is_left_of_the_sweep(grid, capsys):
+    run_all(Sweep.of(lines(grid(seed=[0, 1]))), (), quiet=False)
+    assert re.search(r"cell 0 of 2: .*cell 1 of 2, about [\d.]+ min left: ", capsys.readouterr().err, re.DOTALL)
 
 
 def test_another_grid_of_the_same_name_takes_no_state_over(grid):

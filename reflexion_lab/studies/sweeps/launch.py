@@ -6,6 +6,7 @@ import functools
 import os
 import platform
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,7 +44,8 @@ class Launch:
         Launchers differ in how a lost process ends the others: what they raise is the reason of every cell.
         """
         if not self.overrides or not cells:
-            return [self._run_here(cell, quiet) for cell in cells]
+            began = time.monotonic()
+            return [self._run_here(cell, quiet, left(began, n, len(cells))) for n, cell in enumerate(cells)]
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         job = functools.partial(run_job, self.run_cell, tuple(cell.number for cell in cells), str(Path.cwd()))
         jobs = [[self.in_sweep, *cell.overrides] for cell in cells]
@@ -54,14 +56,20 @@ class Launch:
             except Exception as problem:
                 return [_reason(problem)] * len(cells)
 
-    def _run_here(self, cell: Cell, quiet: bool) -> str:
+    def _run_here(self, cell: Cell, quiet: bool, left: str) -> str:
         """Run a cell in this process; returns why it failed, or ""."""
         cfg = cell.cfg
         cfg.quiet = quiet or cfg.quiet
         if not cfg.quiet:
-            print(f"cell {cell.number} of {self.total}: {' '.join(cell.overrides)}", file=sys.stderr)
+            print(f"cell {cell.number} of {self.total}{left}: {' '.join(cell.overrides)}", file=sys.stderr)
         with as_job((self.in_sweep, *cell.overrides)):
             return _why(lambda: self.run_cell(cfg, cell.number))
+
+
+def left(began: float, ended: int, total: int) -> str:
+    """What is left of a sweep, by the mean duration of the cells that this start has ended; "" before one has."""
+    seconds = (time.monotonic() - began) / max(ended, 1) * (total - ended)
+    return f", about {seconds / 60:.1f} min left" if ended else ""
 
 
 def run_job(run_cell: RunCell, numbers: Sequence[int], folder: str, cfg: DictConfig) -> None:
