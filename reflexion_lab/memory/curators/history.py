@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import Literal, NamedTuple
 
 from reflexion_lab.errors import DataError
 from reflexion_lab.memory.curators.items import ItemMemory
-from reflexion_lab.records import Item, Update, Usage
+from reflexion_lab.records import UNKNOWN, Attempt, Item, Update, Usage
 
 
 class Round(NamedTuple):
@@ -147,3 +147,26 @@ class Timeline:
     def last(self, item_id: str) -> tuple[int, Item | None]:
         """The round of an item's last change, and the item; None if it was removed."""
         return self._versions.get(item_id, [(-1, None)])[-1]
+
+
+class Readers(NamedTuple):
+    """Loops that read an item."""
+
+    passed: int
+    failed: int
+    unknown: int
+
+    @property
+    def total(self) -> int:
+        return sum(self)
+
+
+def readers(attempts: Mapping[str, Sequence[Attempt]]) -> dict[str, Readers]:
+    """By item, the loops that read it, by whether an attempt passed its feedback."""
+    counts: dict[str, list[int]] = {}
+    for loop in attempts.values():
+        known = [attempt.evaluation.passed for attempt in loop if attempt.evaluation.outcome not in UNKNOWN]
+        place = (0 if any(known) else 1) if known else 2
+        for name in {name for attempt in loop for name in attempt.recalled_items}:
+            counts.setdefault(name, [0, 0, 0])[place] += 1
+    return {name: Readers(*n) for name, n in counts.items()}
