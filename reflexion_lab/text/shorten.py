@@ -73,7 +73,8 @@ def _tokens(piece: str) -> int:
 
 
 def filled(sizes: Sequence[int], budget: float, measured: Callable[[Sequence[int]], int] | None = None) -> list[int]:
-    """Numbers of the parts that fit into `budget` tokens, packed from the first; a part that does not fit is skipped.
+    """Numbers of the parts that fit into `budget` tokens, packed from the first; a part that does not fit is skipped,
+    and later ones of its size or more with it.
 
     `sizes`: tokens of each part alone, or less. `measured`: tokens of several parts with what stands around them; by
     default their sum. It is called a few times for each run of parts that fit, not for each part.

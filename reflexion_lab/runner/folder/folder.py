@@ -296,6 +296,11 @@ class RunFolder:
         yield from (attempt for _, attempt in self._read("attempts.jsonl", Attempt, lines))
 
     @property
+    def written_attempts(self) -> list[tuple[str, int]]:
+        """Task and number of every line of attempts, also of loops that were restarted."""
+        return [(place.task_id, place.number) for _, place in self._read("attempts.jsonl", _Place)]
+
+    @property
     def stored_attempts(self) -> Mapping[str, list[Attempt]]:
         """The same attempts by task, read when a task is asked for."""
         by_task: dict[str, dict[int, int]] = {}

@@ -175,13 +175,18 @@ def of_records(folder: Path, log: Log, benchmark: Benchmark | None) -> Finding:
 
 
 def _lines(folder: Path, log: Log) -> Iterator[Disagreement]:
-    """Every task has one result, and every attempt one hidden verdict."""
+    """Every task has one result, attempts count from 1, and each has one hidden verdict."""
     if len(log.results) != log.manifest.n_expected:
         yield unlike("tasks with a result", len(log.results), f"{log.manifest.n_expected}; finish the run with resume=")
     lines = {name: digest.lines for name, digest in digests(folder).items()}
     for name, n in {"results.jsonl": len(log.results), "grades.jsonl": len(log.grades)}.items():
         if lines.get(name, 0) > n:
             yield unlike(f"{name}, lines", lines[name], n)
+    last: dict[str, int] = {}
+    for task, number in RunFolder(folder).written_attempts:
+        if number not in (1, after := last.get(task, 0) + 1):  # 1: a loop that was set aside starts again
+            yield unlike(f"{task}, attempt after {after - 1}", number, after)
+        last[task] = number
     submitted = {(attempt.task_id, attempt.number) for attempt in log.every}
     for task, number in sorted(submitted ^ log.grades.keys()):
         n = int((task, number) in submitted)

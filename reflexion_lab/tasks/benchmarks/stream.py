@@ -81,10 +81,8 @@ def stream(
     held_out = parts[split.part] if split else frozenset()
     left_out = frozenset[str]().union(*parts.values()) - held_out
     tasks = [task for task in tasks if task.task_id not in left_out]
-    if passes > 1 and (like_pass := [task.task_id for task in tasks if identity(task.task_id)[1] > 1]):
-        raise ConfigError(
-            "benchmark.passes", f"{passes} with a task {like_pass[0]!r}", "ids that do not end in @passNUMBER"
-        )
+    if like_pass := [task.task_id for task in tasks if identity(task.task_id)[1] > 1]:
+        raise ConfigError("task_id", repr(like_pass[0]), "an id that does not end in @passNUMBER, as later passes do")
     train = [task for task in tasks if task.task_id not in held_out]
     repeated = [msgspec.structs.replace(task, repetition=n) for n in range(1, passes + 1) for task in train]
     tasks = [*repeated, *(task for task in tasks if task.task_id in held_out)]

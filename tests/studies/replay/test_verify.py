@@ -141,6 +141,14 @@ def test_any_changed_byte_of_the_records_is_found(run, original):
     assert verify(run).holds
 
 
+def test_a_second_line_of_an_attempt_is_located(run):
+    path = unsealed(run) / "attempts.jsonl"
+    lines = path.read_text().splitlines(keepends=True)
+    assert json.loads(lines[1])["number"] == 2
+    path.write_text("".join([*lines[:2], *lines[1:]]))
+    assert "attempt after 2: got 2, expected 3" in places(verify(run))
+
+
 def reword(attempt):
     attempt["trajectory"]["rationale"] = "another"
 

@@ -111,11 +111,11 @@ def test_an_impossible_stream_is_refused_by_its_key(options, message):
         stream(benchmark(), **options)
 
 
-def test_ids_that_look_like_a_later_pass_are_refused_where_there_is_one():
+def test_ids_that_look_like_a_later_pass_are_refused():
     whole = Benchmark("own", (Task(task_id="a@pass2", prompt="", entry_point="f"),))
-    assert ids(stream(whole)) == ["a@pass2"]
-    with pytest.raises(ConfigError, match=r"benchmark\.passes: got 2 with a task 'a@pass2'"):
-        stream(whole, passes=2)
+    for passes in (1, 2):  # memory would take it for the second pass of task a
+        with pytest.raises(ConfigError, match="task_id: got 'a@pass2'"):
+            stream(whole, passes=passes)
 
 
 def test_near_duplicates_across_the_split_are_counted_and_one_is_named():
