@@ -55,9 +55,8 @@ OPTIONS = [
         partial(Escalation, {"actor": MODEL}, lambda model: None), "rungs", ([], ["actor", "nobody"]),
         r"actor\.{}: .* expected one or more of actor",
     ),
-    (partial(LLMReflector, **CALLER), "max_description", (0,), r"LLMReflector\.{}"),
-    (partial(LLMReflector, **CALLER), "max_evidence", (0,), r"LLMReflector\.{}"),
-    (partial(LLMReflector, **CALLER), "max_code", (0,), r"LLMReflector\.{}"),
+    *((partial(LLMReflector, **CALLER), name, (0,), r"LLMReflector\.{}")
+      for name in ("max_description", "max_evidence", "max_code")),
     (partial(LLMReflector, **CALLER), "max_priors", (-1,), r"LLMReflector\.{}"),
     (
         partial(LLMReflector, **CALLER), "shape", ("prose",),

@@ -34,33 +34,21 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(reflexion_lab.__file__).pare
 PAID = Completion(text="paid", model="m", usage=Usage(calls=1, prompt_tokens=3, seconds=1.0))
 SCRIPT = """
 import sys
-from reflexion_lab.agent.models.prices import CapReached, CappedModel, Meter
 from reflexion_lab.agent.models.cache import CachedModel
-from reflexion_lab.storage.call_store import Caps
 from reflexion_lab.agent.models.scripted import ScriptedModel
 from reflexion_lab.records import Message, Sampling
-what, place, cap = sys.argv[1], sys.argv[2], int(sys.argv[3])
+what, place, prefix = sys.argv[1:]
 def reply(messages):
     if what == "hang" and messages[-1].content == "1":
         print("under way", flush=True)
         sys.stdin.read()
-    return sys.argv[4] + messages[-1].content
-model = ScriptedModel(reply)
-if what == "spend":
-    model = CappedModel(model, Meter(Caps(calls=cap), place, "sweep"))
-else:
-    print("ready", flush=True)
-    sys.stdin.readline()
-    model = CachedModel(model, place)
-count = 0
-try:
-    while what == "spend" or count < 25:
-        said = model.complete([Message(role="user", content=str(count))], sampling=Sampling()).text
-        count += 1
-        print(said, flush=True)
-except CapReached:
-    pass
-print(count if what == "spend" else model.misses)
+    return prefix + messages[-1].content
+print("ready", flush=True)
+sys.stdin.readline()
+model = CachedModel(ScriptedModel(reply), place)
+for number in range(25):
+    print(model.complete([Message(role="user", content=str(number))], sampling=Sampling()).text, flush=True)
+print(model.misses)
 """
 
 
@@ -110,12 +98,6 @@ def execute(place, statement):
 
 def says(text):
     return [Message(role="user", content=text)]
-
-
-def start(what, place, cap=0, prefix=""):
-    command = [sys.executable, "-c", SCRIPT, what, place, str(cap), prefix]
-    pipe = subprocess.PIPE
-    return subprocess.Popen(command, env=ENVIRONMENT, stdin=pipe, stdout=pipe, text=True)
 
 
 # Calls
@@ -181,9 +163,7 @@ def test_a_damaged_reply_is_named_by_its_key(place):
 
 @pytest.mark.parametrize("place", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)], indirect=True)
 def test_processes_that_open_a_new_cache_at_once_agree_on_every_reply(place):
-    processes = [start("call", place, prefix=f"{name}-") for name in "abcd"]
-    for process in processes:
-        assert process.stdout.readline() == "ready\n"
+    processes = [started("call", place, f"{name}-") for name in "abcd"]
     for process in processes:
         process.stdin.write("go\n")
         process.stdin.flush()
@@ -194,10 +174,17 @@ def test_processes_that_open_a_new_cache_at_once_agree_on_every_reply(place):
     assert sum(int(misses) for *_, misses in printed) == 25
 
 
+def started(what, place, prefix):
+    """A process that makes calls as soon as it reads a line."""
+    command, pipe = [sys.executable, "-c", SCRIPT, what, place, prefix], subprocess.PIPE
+    process = subprocess.Popen(command, env=ENVIRONMENT, stdin=pipe, stdout=pipe, text=True)
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
 def begun(what, place, prefix):
     """A process that has begun to make calls."""
-    process = start(what, place, prefix=prefix)
-    assert process.stdout.readline() == "ready\n"
+    process = started(what, place, prefix)
     process.stdin.write("go\n")
     process.stdin.flush()
     return process

@@ -80,21 +80,6 @@ def test_wall_time_counts_where_a_part_states_none(stated, counted):
     assert Budgeted(part, "act", 5).act(TASK, Recollection()).usage.seconds == counted
 
 
-def test_time_of_an_own_actor_ends_the_loop(tmp_path):
-    cfg = compose(*CHEAP, f"run_root={tmp_path}", "actor=single_shot", "loop.timeout=1", "loop.max_attempts=9",
-                  "loop.stuck_after=null", "reflector=rules", "benchmark.limit=1")  # fmt: skip
-    cfg.actor = {"_target_": f"{__name__}.Slow"}
-    finish(assemble(cfg), cfg)
-    ((*_, last),) = RunFolder.existing(next(tmp_path.glob("*-basics-*"))).attempts.values()
-    assert (last.stop_reason, last.number) == ("timeout", 2)
-
-
-class Slow:
-    def act(self, task: Task, recollection: Recollection) -> Trajectory:
-        time.sleep(0.6)
-        return Trajectory(solution=task.prompt + "    return None\n", strategy="slow")
-
-
 def test_parts_of_the_lab_are_bounded_by_their_model_alone(tmp_path):
     lab = assemble(compose(*CHEAP, f"run_root={tmp_path}", "actor=single_shot"))
     loop = lab.runner.loop()

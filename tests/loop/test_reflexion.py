@@ -64,12 +64,6 @@ def test_a_confident_reflection_stops_nothing(model, sandbox, task):
     assert [attempt.stop_reason for attempt in attempts] == ["", "", "max_attempts"]
 
 
-def test_one_attempt_is_the_plain_baseline(model, sandbox, task):
-    (attempt,) = loop(model, sandbox, max_attempts=1, reflect_on_last=False).attempts(task.public)
-    assert attempt.reflection is None
-    assert len(model.received) == 1
-
-
 def test_memory_that_fails_loses_no_attempt(model, sandbox, task):
     forgetful = loop(model, sandbox)
     forgetful.memory.remember = lambda task, attempt: 1 / 0
@@ -97,21 +91,6 @@ def test_a_task_without_visible_tests_gets_one_attempt(model, sandbox, task):
     (attempt,) = loop(model, sandbox).attempts(bare)
     assert attempt.stop_reason == "no_feedback"
     assert attempt.reflection is None
-
-
-def test_a_threshold_below_one_stops_with_a_reason_of_its_own(sandbox, task):
-    two = replace(task, visible_tests=("assert double(0) == 0", "assert double(2) == 4")).public
-    half = ScriptedModel(lambda messages: "def double(x):\n    return x")
-    (attempt,) = loop(half, sandbox, threshold=0.5).attempts(two)
-    assert (attempt.stop_reason, attempt.evaluation.passed) == ("threshold", False)
-
-
-def test_the_time_out_counts_recorded_work(sandbox, task):
-    slow = ScriptedModel(lambda messages: "def double(x):\n    return x")
-    stop = TimeOut(1e-9)
-    attempts = list(loop(slow, sandbox, reflector=NoReflection()).attempts(task.public))
-    assert stop.reached(attempts[0], []) == "timeout"
-    assert TimeOut(1000).reached(attempts[0], []) is None
 
 
 @pytest.mark.parametrize(("rule", "reason"), [(Budget(calls=2), "budget"), (TimeOut(300), "timeout")])

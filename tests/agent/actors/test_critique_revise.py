@@ -122,10 +122,7 @@ UNREADABLE = CritiqueError("no label", COST, "Well, hm.")
     [
         ([severity(0.8), severity(0.5), severity(0.2)], {}, 3, "low_severity", 2, ""),
         ([severity(0.8), severity(0.8)], {}, 2, "max_iterations", 0, ""),
-        ([severity(0.8, 0.5), severity(0.8, 0.55)], {}, 2, "score_plateau", 1, ""),
         ([severity(0.9)], {}, 1, "max_iterations", 0, ""),
-        ([severity(0.9, score) for score in (0.2, 0.3, 0.55, 0.4)], {}, 4, "max_iterations", 2, ""),
-        ([severity(0.8, 0.88), severity(0.8, 0.85)], {}, 3, "regression", 0, ""),
         ([severity(0.8), severity(0.8)], {"texts": ("same", "same")}, 3, "minimal_change", 0, ""),
         ([GONE], {}, 3, "error", 0, "the server is gone"),
         ([severity(0.8), severity(0.6)], {"fails_at": 2}, 3, "error", 1, "the server is gone"),

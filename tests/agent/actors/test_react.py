@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from reflexion_lab.agent.actors.react import STOP, ReAct
-from reflexion_lab.agent.actors.transcript import DROPPED, LEVELS, Reply, Turn, layouts, read
+from reflexion_lab.agent.actors.transcript import DROPPED, LEVELS, layouts, read
 from reflexion_lab.records import Completion, Recollection, Sampling, Usage
 from reflexion_lab.tasks.evaluators.unit_tests import UnitTests
 from reflexion_lab.text.prompts.render import Prompts, max_prompt_tokens
@@ -240,14 +240,6 @@ def test_the_oldest_turns_are_shortened_first():
 def test_turns_of_many_shapes_are_read(reply, parts):
     text = read(reply)
     assert (text.thought, text.action, text.code) == parts
-
-
-def test_a_turn_shows_less_and_less():
-    turn = Turn(2, Reply("word " * 200, "run_tests", "", "x = 1\n" * 200), "seen " * 100)
-    sizes = [len(turn.spoken(level) + turn.observed(level)) for level in range(len(LEVELS))]
-    assert sizes == sorted(sizes, reverse=True)
-    assert sizes[-1] < 220
-    assert "```" not in turn.spoken(len(LEVELS) - 1)
 
 
 FENCED = f"```python\n{GOOD}\n```"

@@ -64,13 +64,6 @@ def test_the_lint_critic_has_a_linter_of_its_own(sandbox):
     assert isinstance(wired(sandbox, "critic=lint")["critic"].evaluator, StaticCheck)
 
 
-def test_thresholds_and_iterations_come_from_the_config(sandbox):
-    options = ("actor.convergence_threshold=0.2", "actor.severity_threshold=0.4", "actor.max_iterations=5")
-    actor = wired(sandbox, "actor=critique_revise", *options)["actor"]
-    limits = actor.convergence.convergence_threshold, actor.convergence.severity_threshold, actor.max_iterations
-    assert limits == (0.2, 0.4, 5)
-
-
 def test_candidates_are_drawn_warm(sandbox):
     actor = wired(sandbox, "actor=candidates", "actor.n=2", "actor.rule=vote")["actor"]
     assert isinstance(actor, Candidates)

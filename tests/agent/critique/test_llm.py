@@ -2,7 +2,7 @@ import pytest
 
 from reflexion_lab.agent.critique.llm_critic import LLMCritic
 from reflexion_lab.agent.critique.verdict import GRAMMAR
-from reflexion_lab.errors import CritiqueError, ModelError
+from reflexion_lab.errors import CritiqueError
 from reflexion_lab.records import Sampling, Usage
 from reflexion_lab.text.prompts.render import OVERHEAD, Prompts
 from reflexion_lab.text.shorten import estimated
@@ -72,8 +72,3 @@ def test_an_unreadable_reply_is_an_error_with_its_cost(task, reply, reason, word
     with pytest.raises(CritiqueError, match=words) as caught:
         LLMCritic(Replies(reply, finish_reason=reason, usage=COST), Sampling()).critique(task, PROGRAM)
     assert (caught.value.reply, caught.value.usage) == (reply, COST)
-
-
-def test_what_the_model_raises_comes_through(task):
-    with pytest.raises(ModelError, match="gone"):
-        LLMCritic(Replies(ModelError("gone")), Sampling()).critique(task, PROGRAM)

@@ -19,12 +19,12 @@ from reflexion_lab.agent.models.cache import CachedModel
 from reflexion_lab.agent.models.prices import CappedModel, CapReached, Meter, Price
 from reflexion_lab.agent.models.scripted import ScriptedModel
 from reflexion_lab.cli import main as cli
-from reflexion_lab.errors import HarnessError, ModelError
+from reflexion_lab.errors import ModelError
 from reflexion_lab.records import Completion, Message, Sampling, Usage
 from reflexion_lab.runner.config.assemble import assemble
 from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.folder.folder import RunFolder
-from reflexion_lab.storage.call_store import Caps, Ledger, Spending
+from reflexion_lab.storage.call_store import Caps, Spending
 
 SAMPLING = Sampling(max_tokens=100)
 DEAR = Price(per_million=(1e6, 2e6), words="")
@@ -205,13 +205,6 @@ def test_nothing_spent_leaves_no_ledger(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_ledger_that_is_another_file_is_told_in_one_line(tmp_path):
-    path = tmp_path / "spending.sqlite"
-    path.write_text("no database, and longer than a header of SQLite would be, so that it is looked at as one" * 2)
-    with pytest.raises(HarnessError, match=r"spending\.sqlite: cannot be used as the ledger of spending"):
-        Ledger(path).add("run", Spending(1), Caps())
-
-
 SPENDER = """
 import sys
 from reflexion_lab.agent.models.prices import CapReached, CappedModel, Meter
@@ -370,18 +363,6 @@ def test_runs_and_sweeps_print_before_the_first_call_what_they_buy_and_detect(co
     assert lines(*words) == []
     more = ("-m", "benchmark.load.n=12", "benchmark.limit=12", "benchmark.passes=2", "seed=0,1", "quiet=false")
     assert lines(*more)[0].startswith("12 tasks x 2 seeds: minimum")
-
-
-@pytest.mark.slow
-def test_the_cells_of_a_sweep_share_the_caps(command, tmp_path, capsys):
-    rest = [part for part in command if not part.startswith("loop.max_attempts")]
-    cells = ["-m", "loop.max_attempts=1,2", "seed=0,1", "caps.calls=14", "sweep_id=one"]
-    assert cli.main(["run", *rest, *cells]) != 0
-    finished = list((tmp_path / "runs").glob("*/summary.json"))
-    assert 2 <= len(finished) < 4
-    meter = Meter(Caps(), tmp_path / "runs" / "spending.sqlite", "one")
-    assert meter.spent.calls == 14
-    meter.close()
 
 
 def test_caps_are_not_digested_and_prices_are_recorded(command):

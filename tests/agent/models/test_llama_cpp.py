@@ -1,7 +1,6 @@
 """The embedded model itself: real weights, a few tokens."""
 
 import json
-import os
 import re
 from pathlib import Path
 
@@ -9,8 +8,7 @@ import pytest
 import xllamacpp
 
 from reflexion_lab.agent.actors.continuation import BODY
-from reflexion_lab.agent.models.llama_cpp import LlamaCppModel, physical_cores
-from reflexion_lab.agent.reflectors.fields import GRAMMAR, parse_fields
+from reflexion_lab.agent.models.llama_cpp import LlamaCppModel
 from reflexion_lab.cli.main import main
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Message, Sampling
@@ -36,13 +34,6 @@ def test_a_chat_is_answered_within_its_tokens(smollm2):
     assert completion.text
     assert completion.usage.completion_tokens <= 5
     assert completion.finish_reason == "length"
-
-
-@pytest.mark.slow
-def test_the_grammar_of_reflections_holds_a_small_model(smollm2):
-    messages = [Message(role="user", content="My program `return a - b` should add. What went wrong?")]
-    reply = smollm2.complete(messages, sampling=Sampling(max_tokens=192, grammar=GRAMMAR))
-    assert parse_fields(reply.text).root_cause
 
 
 README = Path(__file__).parents[3] / "README.md"
@@ -84,10 +75,6 @@ def test_a_prompt_beyond_the_context_is_a_completion(smollm2):
     assert (completion.text, completion.finish_reason) == ("", "context_overflow")
     assert completion.refused_tokens > 2048
     assert (completion.usage.tokens, completion.usage.calls, completion.usage.refused) == (0, 1, 1)
-
-
-def test_physical_cores_are_counted():
-    assert 1 <= physical_cores() <= os.cpu_count()
 
 
 def test_the_fingerprint_names_the_weights_and_no_path(smollm2):

@@ -54,13 +54,3 @@ def test_the_model_must_be_the_only_one_or_be_named(tmp_path):
         store.open()
     with pytest.raises(ModelError, match="replies of no model"):
         ReplayModel(tmp_path / "empty")
-
-
-def test_replies_stored_meanwhile_by_another_run_are_seen(tmp_path):
-    record(tmp_path / "calls", "one")
-    replay = ReplayModel(tmp_path / "calls")
-    recorder = CachedModel(ScriptedModel(lambda messages: "new", name="one"), tmp_path / "calls")
-    recorder.complete(says("more"), sampling=GREEDY)
-    assert replay.complete(says("more"), sampling=GREEDY).text == "new"
-    recorder.close()
-    replay.close()

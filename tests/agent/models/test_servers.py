@@ -87,29 +87,7 @@ def share(summary):
     return summary["pass_at_1"]["share"]
 
 
-def test_placeholder_key_changes_no_program_and_no_model_name(lab, server, monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "sorted")
-    (summary,) = lab()
-    assert share(summary) == 1.0
-
-
-@pytest.mark.slow
-def test_servers_behind_one_host_share_no_reply(lab, server):
-    summaries = lab(f"model.base_url={server.address}/good/v1,{server.address}/bad/v1", before=("-m",))
-    assert sorted(share(summary) for summary in summaries) == [0.0, 1.0]
-    assert sorted(set(server.paths)) == ["/bad/v1/chat/completions", "/good/v1/chat/completions"]
-
-
 OVERFLOW = {"code": "context_length_exceeded", "message": "however, your messages resulted in 9000 tokens"}
-
-
-@pytest.mark.slow
-def test_rejected_prompt_is_sent_again_by_a_later_run(lab, server):
-    server.refuses, shares = OVERFLOW, []
-    for arm, mode in (("before", "read-write"), ("after", "read-write"), ("replayed", "replay-only")):
-        shares.append((share(lab(f"arm={arm}", f"cache.mode={mode}")[-1]), len(server.paths)))
-        server.refuses = None
-    assert shares == [(0.0, 1), (1.0, 2), (1.0, 2)]
 
 
 def test_rejected_prompt_is_free_live_and_cached(lab, server):

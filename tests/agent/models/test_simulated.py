@@ -1,7 +1,5 @@
 """A model of known skill: it does what its numbers say, again and again, and is marked as no honest model."""
 
-from pathlib import Path
-
 import pytest
 from msgspec.structs import replace
 
@@ -14,9 +12,6 @@ from reflexion_lab.agent.reflectors.quoted import Quoted
 from reflexion_lab.errors import ModelError
 from reflexion_lab.memory.episodic import episode_of
 from reflexion_lab.records import Message, Recollection, Sampling, Task
-from reflexion_lab.runner.config.assemble import assemble
-from reflexion_lab.runner.config.compose import compose
-from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.text.prompts.render import VARIANTS, Prompts
 
 SAMPLING = Sampling()
@@ -180,27 +175,6 @@ def test_a_prompt_of_no_task_of_its_is_an_error():
 def test_a_task_without_a_solution_is_named():
     with pytest.raises(ValueError, match="own/0 has no canonical solution"):
         SimulatedModel([replace(TASKS[0], canonical_solution="")])
-
-
-def run(tmp_path: Path, *overrides: str) -> RunFolder:
-    cfg = compose(
-        *("model=simulated", "actor=single_shot", "benchmark.limit=12", "quiet=true"),
-        *("tracker=none", f"run_root={tmp_path}", "recall.max_tokens=4000", "loop.stuck_after=null", *overrides),
-    )
-    lab = assemble(cfg)
-    try:
-        lab.runner.run()
-    finally:
-        lab.close()
-    return lab.folder
-
-
-def test_with_certain_repair_every_task_is_solved(tmp_path):
-    folder = run(tmp_path, "model.first=0", "model.repair=1")
-    grades = folder.grades
-    assert all(grades[task_id, result.submitted].passed for task_id, result in folder.results.items())
-    assert {result.attempts for result in folder.results.values()} == {2}
-    assert folder.manifest.model_fingerprint.startswith("simulated:")
 
 
 def test_a_partly_wrong_program_passes_its_share_of_tests_and_never_all(sandbox):

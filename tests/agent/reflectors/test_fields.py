@@ -96,9 +96,6 @@ def test_arbitrary_text_lacks_every_field(text: str) -> None:
         "Here is what I think.\n\n" + PLAIN,
         "\n\n".join("    " + line for line in PLAIN.splitlines()),
         PLAIN.lower().replace("the loop", "The loop").replace("the last", "The last").replace("i will", "I will"),
-        PLAIN.replace("_", " "),
-        PLAIN.replace("_", "-"),
-        re.sub(r"^(\w+):", r"**\1:**", PLAIN, flags=re.M),
         re.sub(r"^(\w+):", r"**\1**:", PLAIN, flags=re.M),
         re.sub(r"^(\w+):", r"- __\1__:", PLAIN, flags=re.M),
         re.sub(r"^(\w+):", r"`\1`:", PLAIN, flags=re.M),
@@ -106,7 +103,6 @@ def test_arbitrary_text_lacks_every_field(text: str) -> None:
         re.sub(r"^(\w+): (.*)$", r"**\1: \2**", PLAIN, flags=re.M),
         re.sub(r"^(\w+): ", r"### \1\n\n", PLAIN, flags=re.M),
         re.sub(r"^(\w+): ", r"**\1**\n", PLAIN, flags=re.M),
-        re.sub(r"^(\w+):", r"\1 -", PLAIN, flags=re.M),
         re.sub(r"^(\w+): ", r"\1:", PLAIN, flags=re.M),
         f"```text\n{PLAIN}```",
         PLAIN.replace("\n", "\r\n"),
@@ -164,27 +160,6 @@ def test_every_reply_that_the_grammar_allows_is_understood(reply: str) -> None:
     fields = parse_fields(reply)
     assert fields.what_to_change.startswith("In my function I will ")
     assert 0 <= fields.confidence < 1
-
-
-@pytest.mark.parametrize(
-    ("value", "allowed"),
-    [
-        ("one two three four", True),
-        (" ".join(["x" * 24] * 14), True),
-        ("one two three", False),
-        (" ".join("x" * 15), False),
-        ("one two three " + "x" * 25, False),
-        ("one two three " + "1" * 10, True),
-        ("one two three " + "1" * 11, False),
-        ("1 2 3 4", False),
-        ("these are two\nlines in one value", False),
-        ("the “wrong” way", False),
-    ],
-)
-def test_the_grammar_bounds_each_value(value: str, allowed: bool) -> None:
-    openings = ("ROOT_CAUSE: My mistake is that", "WHAT_WENT_WRONG: The check failed because")
-    reply = "".join(f"{words} {value}\n" for words in (*openings, "WHAT_TO_CHANGE: In my function I will"))
-    assert bool(re.fullmatch(as_regex(GRAMMAR), f"{reply}CONFIDENCE: 0.50\n")) is allowed
 
 
 @pytest.mark.parametrize("label", FURTHER)

@@ -81,15 +81,6 @@ def test_lengths_in_the_prompt_are_bounded() -> None:
     assert len(prompt) < 1000 + 2000 + 2000 + 1200 + len(frame) + 200
 
 
-@pytest.mark.parametrize(("length", "limit"), make.pairwise((10, 11, 1000), (1, 2, 10, 11)))
-def test_a_bound_is_exact_and_spares_what_fits(length: int, limit: int) -> None:
-    task = Task(task_id="t", prompt="λ" * length, entry_point="f")
-    prompt = prompt_for(attempt_with(WRONG), task=task, max_description=limit)
-    characters = prompt.count("λ") + prompt.count("…")
-    assert characters == min(length, limit)
-    assert ("…" in prompt) == (length > limit)
-
-
 def fitted(context, task, attempt, episodes, examples=0):
     """The prompt, and how long it may be."""
     model, sampling = says(REPLY, context=context), Sampling(max_tokens=192)

@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 
 from reflexion_lab.agent.reflectors.none import NoReflection
 from reflexion_lab.agent.reflectors.placebo import WORDS, FeedbackOnly, Generic, Keywords, LengthMatched
-from reflexion_lab.agent.reflectors.reviewed import flags
 from reflexion_lab.protocols import Reflector
 from reflexion_lab.records import Attempt, Check, Episode, Reflection, Task, Usage
 from reflexion_lab.runner.config.build import build
@@ -66,12 +65,6 @@ def test_generic_advice_is_the_same_whatever_happened() -> None:
     assert reflection.texts == other.texts
     assert (reflection.source, reflection.confidence, reflection.confidence_source) == ("control:generic", 0.0, "none")
     assert other.category == "timeout"
-
-
-def test_generic_advice_is_what_the_flags_call_generic() -> None:
-    assert {"generic", "no_action", "no_credit"} <= set(
-        flags(Generic().reflect(TASK, make.attempt(WRONG), []), make.attempt(WRONG), [])
-    )
 
 
 def test_filler_has_the_length_of_the_texts_only() -> None:

@@ -83,17 +83,6 @@ def test_no_prompt_overflows_the_context_of_a_real_model(tiny, actor, variant):
     assert estimated(message.content) > 0.75 * max_prompt_tokens(model, model.sampling)
 
 
-@pytest.mark.slow
-def test_the_real_model_reads_a_prompt_that_fills_its_room():
-    tasks = list(humaneval().tasks)
-    real = LlamaCppModel(slots=1, threads=1)
-    sampling = Sampling(max_tokens=1400)
-    trajectory = SingleShot(real, replace(sampling, stop=("\n",))).act(tasks[10], remembered(tasks[20:60]))
-    assert trajectory.left_out
-    assert trajectory.finish_reason in ("stop", "length")
-    assert trajectory.usage.prompt_tokens <= estimated(trajectory.messages[0].content) + OVERHEAD
-
-
 def test_where_the_estimate_was_too_low_less_is_shown(tiny):
     draw = random.Random("letters")
 

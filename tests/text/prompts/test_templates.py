@@ -102,11 +102,6 @@ def test_every_missing_variable_is_an_error_and_is_named(name):
                 Prompts(variant).render(name, **values)
 
 
-def test_there_is_no_prompt_of_an_unknown_name():
-    with pytest.raises(Exception, match="absent"):
-        Prompts().render("absent")
-
-
 def test_every_file_has_a_digest_and_the_examples_too():
     file_digests = digests()
     assert sorted(file_digests) == sorted([*FILES, "examples.json"])
@@ -118,13 +113,6 @@ def test_a_variant_differs_from_its_default(file):
     name, _, variant = file.partition(".")
     assert name in NAMES and variant in VARIANTS[1:]
     assert (FOLDER / f"{file}{SUFFIX}").read_text() != (FOLDER / f"{name}{SUFFIX}").read_text()
-
-
-@pytest.mark.parametrize("name", ["solve", "continue_solve"])
-def test_the_variants_differ_and_terse_is_the_shortest(name):
-    default, terse, paper = (rendered(name, variant, memory=MEMORIES["all"]) for variant in VARIANTS)
-    assert len({default, terse, paper}) == 3
-    assert len(terse) < len(default) and len(terse) < len(paper)
 
 
 def test_included_templates_are_of_the_same_variant():
@@ -251,11 +239,6 @@ def test_what_a_continuation_recalls_stays_in_comments(variant):
 def test_hostile_texts_stay_in_their_blocks_in_a_reflection(variant):
     text = reflecting(variant, description=HOSTILE, code=HOSTILE, evidence=HOSTILE)
     assert "{{ 7 * 7 }}{% raw %}" not in without_blocks(text)
-
-
-def test_the_syntax_of_templates_is_text_in_a_task():
-    text = rendered("solve", prompt="{{ memory }} {% include 'solve.md.jinja' %} {# gone? #}")
-    assert "{{ memory }} {% include 'solve.md.jinja' %} {# gone? #}" in text
 
 
 def test_cutting_says_that_something_is_missing():

@@ -42,13 +42,11 @@ def value(program):
 @pytest.mark.parametrize(
     ("reply", "rule"),
     [
-        (f"~~~py\n{FUNCTION}\n~~~", "fence+function"),
         (f"1. Like this:\n   ```python\n{textwrap.indent(FUNCTION, '   ')}\n   ```", "fence+function"),
         (f"Here is the code: ```python\n{FUNCTION}\n```", "fence+function"),
         ("```python def f(x): return 4```", "fence+function"),
         (f"````markdown\n```python\n{FUNCTION}\n```\n````", "fence+function"),
         (f"```python\n\n```python\n{FUNCTION}\n```", "fence+function"),
-        (f"[PYTHON]\n{FUNCTION}\n[/PYTHON]\nTrue.", "fence+function"),
         (f"```python\nHere is the function:\n{FUNCTION}\n\nIt adds one.\n```", "fence+function"),
         (f"```python\r\n{FUNCTION.replace(chr(10), chr(13) + chr(10))}\r\n```", "fence+function"),
         ("```python\nf = lambda x: x + 1\n```", "fence+function"),
@@ -56,10 +54,8 @@ def value(program):
         (f"Assistant: {FUNCTION}<|im_end|>", "function"),
         (f"<answer>\n{FUNCTION}\n</answer>", "function"),
         (f"As asked:\n\n{textwrap.indent(FUNCTION, '    ')}\n\nDone.", "function"),
-        (TASK.prompt + "    return helper(x) + 1\n", "function"),
         ("def f(x):\n    return again(x)\n\ndef again(x):\n    return x + 1", "function"),
         ("from __future__ import annotations\n\ndef f(x: int) -> int:\n    return helper(x) + 1", "function"),
-        ("    return helper(x) + 1\n", "body"),
         ("return helper(x) + 1\n", "body"),
         ("y = helper(x)\n    return y + 1\n", "body"),
         ("for y in range(9):\n        if y > x:\n            return y\n", "body"),
@@ -77,7 +73,6 @@ def value(program):
         (f"```python\n{FUNCTION}\n```\n<think>Or is it\n{ZERO}", "fence+function"),
         *((f"I try\n{ZERO}\n{last}\n    return x + 1\n", "body")  # a closing tag within a line ends the first thought
           for last in ("no, wrong.</think>It's this:", "Wrong.</think>The answer is:", "No.[/THINK]So:")),
-        ("```python\n    return helper(x) + 1\n```", "fence+body"),
     ],
 )  # fmt: skip
 def test_a_program_is_found(reply, rule):
