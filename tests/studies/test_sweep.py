@@ -26,6 +26,8 @@ from reflexion_lab.runner.config.grid import cells, digest_of, lines
 from reflexion_lab.runner.config.messages import one_line
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.studies.run import carry_out
+from reflexion_lab.studies.sweeps import running
+from reflexion_lab.studies.sweeps.finished import CellState
 from reflexion_lab.studies.sweeps.running import run_all, sweep
 from reflexion_lab.studies.sweeps.sweep import Sweep, headline, sheet
 from reflexion_lab.studies.tracking.null import NullTracker
@@ -475,3 +477,27 @@ def test_tasks_finished_by_another_process_are_not_run_again(grid):
         pass
     assert (run.path / "results.jsonl").read_text().count("\n") == len(run.results) == 3
     assert (run.path / "grades.jsonl").read_text().count("\n") == len(run.grades)
+
+
+def test_lost_cells_are_started_again_whatever_another_command_writes_meanwhile(grid, monkeypatch):
+    swept, starts = Sweep.of(lines(grid(recall__omega=[0, 1]))), []
+
+    def launch(cells, quiet):
+        starts.append([cell.number for cell in cells])
+        Sweep.of(lines(grid(recall__omega=[0, 1]))).keep()  # the same command in a second terminal
+        return ["TerminatedWorkerError: killed"] * len(cells)
+
+    monkeypatch.setattr(running, "Launch", lambda *_: launch)
+    run_all(swept, (), quiet=True)
+    assert starts == [[0, 1]] * 2
+    assert ["its process was lost" in state.problem for state in swept.states.values()] == [True] * 2
+
+
+def test_a_finished_cell_stays_one_whatever_another_process_saw_before_its_end(grid):
+    swept = Sweep.of(lines(grid(recall__omega=[0])))
+    swept.keep()
+    swept.note(CellState(number=0, status="done", folder="run"))
+    swept.note(CellState(number=0, problem="another process is running this cell"))
+    assert statuses(swept) == ["done"]
+    swept.note(CellState(number=0))  # its run was deleted: it is to run again
+    assert statuses(swept) == ["waiting"]

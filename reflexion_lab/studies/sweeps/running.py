@@ -55,7 +55,7 @@ def run_all(sweep: Sweep, overrides: Sequence[str], quiet: bool) -> bool:
         for _ in range(TRIES):
             before = len(sweep.lines)
             reasons = dict(zip((cell.number for cell in pending), launch(pending, quiet), strict=True))
-            ended = {state.number for state in sweep.lines[before:]}
+            ended = {state.number for state in sweep.lines[before:] if state.status != "waiting"}
             pending = [cell for cell in pending if cell.number not in ended]
         for cell in pending:
             sweep.note(_without_end(sweep, cell, reasons[cell.number]))

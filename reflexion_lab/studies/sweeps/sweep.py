@@ -91,8 +91,12 @@ class Sweep:
     @property
     def states(self) -> dict[int, CellState]:
         """The state of every cell, by its number, in order."""
-        known = {line.number: line for line in self.lines}
-        return {cell.number: known.get(cell.number, CellState(number=cell.number)) for cell in self}
+        known = {cell.number: CellState(number=cell.number) for cell in self}
+        for line in (line for line in self.lines if line.number in known):
+            is_late = line.status == "waiting" and line.problem and known[line.number].status in ("done", "kept")
+            if not is_late:  # what another process saw before the cell ended
+                known[line.number] = line
+        return known
 
     @property
     def is_open(self) -> bool:
