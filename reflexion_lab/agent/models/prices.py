@@ -193,6 +193,10 @@ def check_currency(prices: Iterable[Price]) -> None:
         raise ConfigError("roles", f"prices in {' and '.join(currencies)}", "one currency, by prices.path")
 
 
+UNDER_WAY = "under way: "
+"""Prefix of the ledger row with a scope's open reservations, which the row of the scope itself includes."""
+PAUSE = 0.05
+"""Polling interval for the reservations of other processes, in seconds."""
 UNLIMITED = Caps()
 TEMPLATE = 64, 16
 """Tokens that a server's chat template may add to a prompt, and to each of its messages."""
@@ -202,8 +206,9 @@ class Meter:
     """Admits a call only if its largest possible spending stays within `caps`. Thread-safe.
 
     `place`: the ledger: a file, a PostgreSQL URL, or None for memory only. `scope`: name under which spending is
-    shared: a sweep or a run. May be set until the first call. Calls that other processes have under way, or had when
-    they were killed, count as the most that they could take.
+    shared: a sweep or a run. May be set until the first call. `patience`: seconds to wait for calls of other processes
+    while none of them begins or ends. After that those processes count as killed: their reservations stay spent, and
+    later meters of the scope do not wait for them.
     """
 
     def __init__(
@@ -212,38 +217,73 @@ class Meter:
         place: str | Path | None = None,
         scope: str = "",
         clock: Callable[[], float] = time.monotonic,
+        patience: float = 300.0,
     ) -> None:
         self.caps = caps or UNLIMITED
         self.scope = scope
         self._ledger = Ledger(place)
         self._clock = clock
+        self._patience = patience
         self._seen = clock()
         self._under_way = 0
         self._reached: tuple[str, str] | None = None
         """Message and override of the cap that was reached."""
+        self._is_announced = False
         self._settled = threading.Condition()
 
     def reserve(self, most: Spending) -> None:
-        """Reserve `most` before a call. If it does not fit, wait for this meter's open calls, which usually spend less
-        than they reserved.
+        """Reserve `most` before a call. If it does not fit, wait for the open calls of all processes, which usually
+        spend less than they reserved.
 
         Raises CapReached: the call cannot fit. All later calls raise it too.
         """
+        last, since = Spending()[:3], time.monotonic()
         with self._settled:
             while not self._reached:
-                cap, _ = self._ledger.add(self.scope, self._timed(most), self.caps)
+                # Before the scope's own row, so that no process mistakes a reservation for spending.
+                self._reserve(most)
+                cap, total = self._ledger.add(self.scope, self._timed(most), self.caps)
                 if not cap:
                     self._seen = self._clock()
                     self._under_way += 1
                     return
+                under_way = self._reserve(most, -1)
+                if total[:3] != last:  # failed attempts of waiting processes do not change it
+                    last, since = total[:3], time.monotonic()
+                is_patient = time.monotonic() - since < self._patience
+                # A call may spend less than its reservation, but never less than one call.
+                needed = total.plus(under_way._replace(calls=0), -1).plus(self._timed(most))
+                others = under_way.calls - self._under_way
                 if self._under_way and cap != "seconds":
-                    self._settled.wait()
+                    self._settled.wait(PAUSE if others > 0 else None)
+                elif others > 0 and is_patient and not self.caps.exceeded(needed):
+                    self._announce(cap, others)
+                    self._settled.wait(PAUSE)
                 else:
+                    if not is_patient and not self._under_way:
+                        self._reserve(under_way, -1)  # stale; later cells do not wait for it
                     total = self._ledger.add(self.scope, self._timed(Spending()), UNLIMITED)[1]
                     self._seen = self._clock()
                     self._reached = self._message(cap, total, most)
                     self._settled.notify_all()
             raise CapReached(*self._reached)
+
+    def _announce(self, cap: str, calls: int) -> None:
+        if not self._is_announced:
+            self._is_announced = True
+            print(
+                f"caps.{cap}={getattr(self.caps, cap):g} is nearly reached: waiting for calls of other processes "
+                f"({calls}), which may take less than they reserved; until {self._patience:g} s pass in which none of "
+                "them begins or ends",
+                file=sys.stderr,
+            )
+
+    def _reserve(self, most: Spending, sign: int = 1) -> Spending:
+        """Add `most` to, or subtract it from, the open reservations; return their sum. Does nothing without caps."""
+        if self.caps == UNLIMITED:
+            return Spending()
+        amount = Spending().plus(most._replace(seconds=0.0), sign)
+        return self._ledger.add(UNDER_WAY + self.scope, amount, UNLIMITED)[1]
 
     def settle(self, most: Spending, spent: Spending) -> None:
         """Record the spending of a call that had reserved `most`. If the ledger fails, only warn, because the reply has
@@ -252,6 +292,7 @@ class Meter:
         with self._settled:
             try:
                 self._ledger.add(self.scope, self._timed(spent.plus(most, -1)), UNLIMITED)
+                self._reserve(most, -1)
                 self._seen = self._clock()
             except HarnessError as problem:
                 warnings.warn(f"{problem}; a call counts as the most that it could take", RuntimeWarning, stacklevel=2)

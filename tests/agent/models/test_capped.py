@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -16,7 +17,7 @@ import pytest
 import reflexion_lab
 import reflexion_lab as rl
 from reflexion_lab.agent.models.cache import CachedModel
-from reflexion_lab.agent.models.prices import CappedModel, CapReached, Meter, Price
+from reflexion_lab.agent.models.prices import UNDER_WAY, CappedModel, CapReached, Meter, Price
 from reflexion_lab.agent.models.scripted import ScriptedModel
 from reflexion_lab.cli import main as cli
 from reflexion_lab.errors import ModelError
@@ -163,16 +164,54 @@ def test_a_call_that_might_not_fit_waits_for_those_under_way():
         assert first.result(60).text == second.result(60).text == "ok"
 
 
-def test_calls_under_way_in_other_processes_count_as_the_most_that_they_could_take(tmp_path):
+def test_a_call_waits_for_reservations_of_other_processes(tmp_path):
     path, most = tmp_path / "spending.sqlite", Spending(1, 6000)
-    first, second, third = (Meter(Caps(tokens=10_000), path, "sweep") for _ in range(3))
+    first, second = (Meter(Caps(tokens=10_000), path, "sweep") for _ in range(2))
     first.reserve(most)
-    with pytest.raises(CapReached):
-        second.reserve(most)
-    first.settle(most, Spending(1, 300))
-    third.reserve(most)
-    third.settle(most, Spending(1, 300))
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(second.reserve, most)
+        with pytest.raises(TimeoutError):
+            waiting.result(0.3)
+        first.settle(most, Spending(1, 300))
+        waiting.result(60)
+    second.settle(most, Spending(1, 300))
     assert first.spent[:2] == (2, 600)
+
+
+def test_failed_reservations_do_not_renew_the_patience(tmp_path):
+    """They write what they reserve before they are refused, and take it off again."""
+    path, attempt = tmp_path / "spending.sqlite", Spending(1, 500)
+    Meter(Caps(tokens=1000), path, "sweep").reserve(Spending(1, 900))
+    ledger, waiter = Ledger(path), Meter(Caps(tokens=1000), path, "sweep", patience=1.0)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(waiter.reserve, attempt)
+        for _ in range(100):
+            for sign in (1, -1):
+                ledger.add(UNDER_WAY + "sweep", Spending().plus(attempt, sign), Caps())
+                time.sleep(0.06)
+            if waiting.done():
+                break
+        was_done = waiting.done()
+        with pytest.raises(CapReached):
+            waiting.result(60)
+    assert was_done
+    ledger.close()
+
+
+def test_the_cells_after_a_killed_call_do_not_wait_for_it_again(tmp_path, capsys):
+    path, most = tmp_path / "spending.sqlite", Spending(1, 6000)
+    Meter(Caps(tokens=10_000), path, "sweep").reserve(most)
+    with pytest.raises(CapReached):
+        Meter(Caps(tokens=10_000), path, "sweep", patience=0.2).reserve(most)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "caps.tokens=10000 is nearly reached: waiting for calls of other processes (1)" in line
+    assert "until 0.2 s pass" in line
+    with ThreadPoolExecutor(1) as pool:
+        cell = Meter(Caps(tokens=10_000), path, "sweep", patience=3600.0)
+        with pytest.raises(CapReached):
+            pool.submit(cell.reserve, most).result(30)
+    assert capsys.readouterr().err == ""
+    assert cell.spent[:2] == (1, 6000)  # it may have been charged for
 
 
 def test_after_a_cap_is_reached_no_smaller_call_slips_through():
