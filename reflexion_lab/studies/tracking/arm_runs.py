@@ -221,11 +221,13 @@ def metrics(row: Row, comparison: Comparison, curve: Curve) -> list[Metric]:
 def note(row: Row, comparison: Comparison) -> str:
     """Markdown: the result, its differences, whether they were registered, and what counts against them."""
     seeds = ", ".join(map(str, row.seeds))
+    budgets = dict.fromkeys(each.budget for each in row.differences.values() if not each.exploratory)
+    scope = f" ({', '.join(budgets)}; other comparisons are exploratory)" * bool(budgets)
     lines = [
         f"**{escaped(row.arm)}** on {escaped(comparison.benchmark)}, {row.feedback_source} feedback, seeds {seeds}",
         escaped(answer(row, comparison)),
         *(f"**{escaped(text)}**" for text in warnings_of(row)),
-        escaped(mark(row)),
+        escaped(mark(row) + scope),
     ]
     return "\n\n".join(lines)
 

@@ -25,7 +25,7 @@ from reflexion_lab.records import Completion, Message, Sampling, Usage
 from reflexion_lab.runner.config.assemble import assemble
 from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.folder.folder import RunFolder
-from reflexion_lab.storage.call_store import Caps, Spending
+from reflexion_lab.storage.call_store import Caps, Ledger, Spending
 
 SAMPLING = Sampling(max_tokens=100)
 DEAR = Price(per_million=(1e6, 2e6), words="")

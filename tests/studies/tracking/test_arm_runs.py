@@ -183,7 +183,7 @@ def test_a_note_names_the_study_and_marks_a_budget_that_did_not_match(run):
     at = row.equal["calls"]
     at = replace(at, cut=replace(at.cut, is_matched=False), exploratory=())
     note = arm_runs.note(replace(row, study="words help", equal={**row.equal, "calls": at}), comparison)
-    assert "not matched" in note and "registered: words help" in note
+    assert "not matched" in note and "registered: words help (equal calls; other comparisons are exploratory)" in note
 
 
 def test_runs_of_several_studies_are_refused(tracker, run):
