@@ -155,6 +155,11 @@ class Replies:
         return self.requests[-1][0][-1].content
 
 
+def says(text: str) -> list[Message]:
+    """A chat of one message."""
+    return [Message(role="user", content=text)]
+
+
 def pairwise(*factors: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
     """Cases, one value a factor, in which every two values of different factors meet: far fewer than the product."""
     cases = list(product(*(range(len(values)) for values in factors)))

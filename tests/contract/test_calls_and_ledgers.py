@@ -25,8 +25,9 @@ from reflexion_lab.agent.models.prices import CappedModel, Meter
 from reflexion_lab.agent.models.replay import ReplayModel
 from reflexion_lab.agent.models.scripted import ScriptedModel
 from reflexion_lab.errors import HarnessError, ModelError, StoreError
-from reflexion_lab.records import Completion, Message, Sampling, Usage
+from reflexion_lab.records import Completion, Sampling, Usage
 from reflexion_lab.storage.call_store import CallStore, Caps, Ledger, Spending
+from tests.builders import says
 
 BOTH = ("sqlite", "postgresql")
 PASSWORD = "planted-0123456789"
@@ -94,10 +95,6 @@ def execute(place, statement):
             return cursor.fetchall() if cursor.description else []
     with closing(sqlite3.connect(place, isolation_level=None)) as connection:
         return connection.execute(statement).fetchall()
-
-
-def says(text):
-    return [Message(role="user", content=text)]
 
 
 # Calls

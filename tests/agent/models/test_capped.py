@@ -21,19 +21,16 @@ from reflexion_lab.agent.models.prices import UNDER_WAY, CappedModel, CapReached
 from reflexion_lab.agent.models.scripted import ScriptedModel
 from reflexion_lab.cli import main as cli
 from reflexion_lab.errors import ModelError
-from reflexion_lab.records import Completion, Message, Sampling, Usage
+from reflexion_lab.records import Completion, Sampling, Usage
 from reflexion_lab.runner.config.assemble import assemble
 from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.storage.call_store import Caps, Ledger, Spending
+from tests.builders import says
 
 SAMPLING = Sampling(max_tokens=100)
 DEAR = Price(per_million=(1e6, 2e6), words="")
 PYTHONPATH = {**os.environ, "PYTHONPATH": str(Path(reflexion_lab.__file__).parents[1])}
-
-
-def says(text):
-    return [Message(role="user", content=text)]
 
 
 class Served:

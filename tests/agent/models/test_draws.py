@@ -7,14 +7,10 @@ from reflexion_lab.agent.actors.warming import FixedTemperature
 from reflexion_lab.agent.models.cache import CachedModel, Draws, draw_seed
 from reflexion_lab.agent.models.prices import CappedModel, Meter
 from reflexion_lab.agent.models.scripted import ScriptedModel
-from reflexion_lab.records import Message, Sampling
-from tests.builders import Replies
+from reflexion_lab.records import Sampling
+from tests.builders import Replies, says
 
 WARM = Sampling(temperature=1.0)
-
-
-def says(text):
-    return [Message(role="user", content=text)]
 
 
 def test_every_equal_call_of_a_loop_is_the_next_draw():

@@ -6,14 +6,11 @@ from reflexion_lab.agent.models.cache import CachedModel
 from reflexion_lab.agent.models.replay import ReplayModel
 from reflexion_lab.agent.models.scripted import ScriptedModel
 from reflexion_lab.errors import ModelError
-from reflexion_lab.records import Message, Sampling
+from reflexion_lab.records import Sampling
 from reflexion_lab.storage.call_store import CallStore
+from tests.builders import says
 
 GREEDY = Sampling()
-
-
-def says(text):
-    return [Message(role="user", content=text)]
 
 
 def record(path, name):

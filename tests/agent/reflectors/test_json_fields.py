@@ -6,15 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reflexion_lab.agent.reflectors.fields import LABELS, Category, Fields, ParseError, parse_fields
+from tests.agent.reflectors.test_fields import EXPECTED
 
 OURS = {
     "ROOT_CAUSE": "The loop stops one short.", "WHAT_WENT_WRONG": "The last item was never added.",
     "WHAT_TO_CHANGE": "I will loop to len(xs).", "CONFIDENCE": 0.85,
 }  # fmt: skip
-EXPECTED = Fields(
-    root_cause="The loop stops one short.", what_went_wrong="The last item was never added.",
-    what_to_change="I will loop to len(xs).", confidence=0.85,
-)  # fmt: skip
 ANALYSED = {
     "category": "test_gap", "analysis": "The empty list was never tried.", "suggestion": "Return 0 for an empty list.",
     "actionItems": ["Guard the empty list", "Try it by hand"], "confidence": 0.7,

@@ -154,21 +154,12 @@ def test_a_task_that_is_too_long_alone_is_left_as_it_is():
     assert fitted.left_out == tuple(sorted((*MEMORY.insights, "bad", "far", "near", "new", "old", "wise")))
 
 
-@pytest.mark.parametrize("space", [None, 100_000])
-def test_what_fits_at_once_is_rendered_once(space, monkeypatch):
-    assert renders(monkeypatch, space) == 1
-
-
 SEARCH = 5
 """Renders that look for the longest of a text of so few characters, itself included."""
 
 
 def test_a_tight_fit_needs_few_renders(monkeypatch):
-    assert renders(monkeypatch, 200) <= len(ORDER) + 3 + 3 * SEARCH
-
-
-def renders(monkeypatch, space):
     count, render = [], Prompts.render
     monkeypatch.setattr(Prompts, "render", lambda *args, **more: count.append(1) or render(*args, **more))
-    Prompts(examples=1).fit("solve", space, MEMORY, **ABOUT)
-    return len(count)
+    Prompts(examples=1).fit("solve", 200, MEMORY, **ABOUT)
+    assert len(count) <= len(ORDER) + 3 + 3 * SEARCH

@@ -9,7 +9,6 @@ import pytest
 
 from reflexion_lab.agent.models.llama_cpp import LlamaCppModel
 from reflexion_lab.records import Message, Sampling
-from reflexion_lab.text.prompts.render import FOLDER
 from reflexion_lab.text.shorten import estimated
 
 FIELDS = ("code", "raw", "feedback", "reflection")
@@ -47,12 +46,6 @@ def test_no_recorded_text_is_longer_than_estimated(recorded_runs, count):
 @pytest.mark.parametrize("text", WHITE, ids=range(len(WHITE)))
 def test_white_space_is_not_free(text, count):
     assert estimated(text) >= count(text) * 0.99
-
-
-def test_our_own_prompts_are_no_longer_than_estimated(count):
-    for name in ("solve.paper_style", "reflect", "write_tests", "react"):
-        text = (FOLDER / f"{name}.md.jinja").read_text() * 4
-        assert estimated(text) >= count(text)
 
 
 def test_an_estimate_grows_with_its_text_and_never_fails():

@@ -13,12 +13,9 @@ from reflexion_lab.text.prompts.render import (
     SUFFIX,
     VARIANTS,
     Prompts,
-    commented,
     declared,
     digests,
-    fenced,
     known_examples,
-    quoted,
     sentences,
 )
 from reflexion_lab.text.shorten import cut, line
@@ -106,13 +103,6 @@ def test_every_file_has_a_digest_and_the_examples_too():
     file_digests = digests()
     assert sorted(file_digests) == sorted([*FILES, "examples.json"])
     assert len(set(file_digests.values())) == len(file_digests)
-
-
-@pytest.mark.parametrize("file", [file for file in FILES if "." in file])
-def test_a_variant_differs_from_its_default(file):
-    name, _, variant = file.partition(".")
-    assert name in NAMES and variant in VARIANTS[1:]
-    assert (FOLDER / f"{file}{SUFFIX}").read_text() != (FOLDER / f"{name}{SUFFIX}").read_text()
 
 
 def test_included_templates_are_of_the_same_variant():
@@ -245,20 +235,6 @@ def test_cutting_says_that_something_is_missing():
     assert [cut("abcd", n) for n in (5, 4, 3)] == ["abcd", "abcd", "ab…"]
     assert line(" a\n b\x0bc\u2028d ", 99) == "a b c d"
     assert sentences(["", "one", "two!", "a\nb"], 10) == "one. two! a b."
-
-
-def test_a_fence_is_longer_than_any_within():
-    assert fenced("x") == "```python\nx\n```"
-    assert fenced("a ````` b", "").startswith("``````\n")
-    assert quoted("no fence, `code`") == "no fence, `code`"
-    assert quoted("a\n ```\nb") == "````text\na\n ```\nb\n````"
-
-
-def test_comments_are_bounded_and_every_line_is_one():
-    assert commented("a\n\nb\x85c", 99) == "# a\n#\n# b\n# c"
-    assert commented("abcdef", 99, width=4) == "# abc…"
-    assert commented("abcdef", 4) == "# abc…"
-    assert commented("", 4) == ""
 
 
 def test_the_examples_are_what_they_say(sandbox):
