@@ -69,14 +69,6 @@ def test_lines_are_counted_as_python_counts_them_and_a_check_that_calls_itself_i
         exec(source, {"candidate": lambda n: 3})
 
 
-def test_programs_share_no_namespace(write_rows):
-    spoils = "import builtins\nbuiltins.len = lambda x: 0\ndef f(x):\n    return x + 1\n"
-    uses = "def f(x):\n    return x + len('a')\n"
-    rows = [row("a", spoils, True), row("b", uses, True), row("c", "def g(): pass\n", True), row("d", uses)]
-    result = audited(write_rows(*rows))
-    assert [verdict.passed for verdict in result.verdicts] == [True, True, False, True]
-
-
 def test_a_failure_by_shared_namespace_names_its_source(write_rows):
     takes_sum = "def sum(a, b):\n    return a\n\ndef f(x):\n    return x + 1\n"
     uses_sum = "def f(x):\n    return sum([x, 1])\n"
@@ -386,13 +378,6 @@ def test_every_time_out_gets_more_time_whatever_is_logged(monkeypatch, write_row
     result = audited(write_rows(row("a", slow, True), row("b", slow + "\n", False), row("c", RIGHT, True)))
     assert [verdict.outcome for verdict in result.verdicts] == ["pass"] * 3
     assert [verdict.differs for verdict in result.verdicts] == [False, True, False]
-
-
-def test_equal_programs_run_once_and_keep_their_own_verdicts(write_rows):
-    result = audited(write_rows(row("a", RIGHT, True), row("b", RIGHT, False), row("c", RIGHT)))
-    logged = {verdict.sample.id: verdict.sample.logged for verdict in result.verdicts}
-    assert logged == {"a": True, "b": False, "c": None}
-    assert result.rate.k == 3
 
 
 def test_a_broken_harness_is_no_verdict(monkeypatch, write_rows):

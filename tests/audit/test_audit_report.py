@@ -73,10 +73,6 @@ def test_the_guide_lists_every_cause_in_the_words_of_the_screen():
     assert re.findall(r"^\| `(\w+)` \| (.*?) \|", guide, re.MULTILINE) == list(CAUSES.items())
 
 
-def test_an_overview_of_no_logs_is_empty_and_no_error():
-    assert overview([]).rows == ()
-
-
 def test_a_strangers_text_is_no_markup():
     evil = verdict(0, logged=True, passed=False, name=EVIL, detail=EVIL)
     audit = Audit(name=EVIL, verdicts=(evil,), leaks=Leaks(missing=(EVIL,), unstored=(EVIL,)), seconds=1.0)

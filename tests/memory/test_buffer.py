@@ -54,16 +54,6 @@ def test_an_episode_without_an_agent_is_refused_and_nothing_is_kept():
     assert (names(buffer), buffer.total) == (["ep1"], 1)
 
 
-def test_the_oldest_leaves_the_look_up():
-    buffer = filled(*(entry(f"ep{n}", task="t1") for n in range(1, 5)), capacity=3)
-    assert names(buffer) == names(buffer.by_task("t1")) == ["ep2", "ep3", "ep4"]
-    buffer.extend([entry("ep5", task="t2"), entry("ep6", task="t2")])
-    assert names(buffer) == ["ep4", "ep5", "ep6"]
-    assert names(buffer.by_task("t1")) == ["ep4"]
-    buffer.store(entry("ep7", task="t2"))
-    assert (buffer.by_task("t1"), buffer.total) == ([], 7)
-
-
 @given(st.integers(1, 6), st.lists(st.sampled_from(["", "p", "q", "r"]), max_size=60))
 def test_every_look_up_agrees_with_a_scan_of_a_plain_list(capacity, tasks):
     buffer, kept = EpisodeBuffer(capacity), []

@@ -13,7 +13,7 @@ from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.comparison import compare
 from reflexion_lab.analysis.comparison.cases import load_cases, save_cases
 from reflexion_lab.analysis.run_log import Log
-from reflexion_lab.analysis.summary import bare, canonical_form, summary
+from reflexion_lab.analysis.summary import bare, summary
 from reflexion_lab.cli.main import main
 from reflexion_lab.errors import ConfigError, FolderError
 from reflexion_lab.memory.curators.items import after
@@ -93,13 +93,6 @@ def test_episodes_of_other_loops_are_indexed_only_where_a_loop_reads_them(tmp_pa
     monkeypatch.setattr(Jaccard, "add", counted)
     assert run_in(tmp_path, "workers=1", f"memory.shared.shown.mistakes={shown}").updates
     assert indexed.called is bool(shown)
-
-
-@pytest.mark.parametrize("workers", [2, pytest.param(8, marks=pytest.mark.slow)])
-def test_the_number_of_workers_changes_no_operation(whole, tmp_path, workers):
-    folder = run_in(tmp_path, f"workers={workers}")
-    assert lines(folder) == lines(whole)
-    assert canonical_form(Log.read(folder)) == canonical_form(Log.read(whole))
 
 
 class Killed(BaseException):

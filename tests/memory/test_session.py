@@ -8,7 +8,6 @@ from reflexion_lab.memory.episodic import (
     session_text,
 )
 from reflexion_lab.records import Check, Evaluation, Recollection, Session, Step, Trajectory
-from reflexion_lab.tasks.evaluators.trajectory import summary_of
 from tests import builders
 
 FAILED = Evaluation(passed=False, outcome="fail", reward=0.655, issues=("no tests",), suggestions=("add tests",))
@@ -50,16 +49,6 @@ def test_an_attempt_without_reflection_updates_the_evaluation():
     assert (len(session.reflections), session.key_insights) == (1, ("insight 1",))
     assert session.last_evaluation == passed
     assert session.session_id == "s"
-
-
-def test_the_summary_counts_turns_and_lists_every_tool_once():
-    assert over(None).last_trajectory_summary == "Turns: 8, Tools: write_file, execute_command, Status: complete"
-
-
-@pytest.mark.parametrize(("solution", "turns"), [("x = 1", 1), ("", 0)])
-def test_an_actor_that_answers_at_once_took_one_turn(solution, turns):
-    trajectory = Trajectory(solution=solution, strategy="s", status="stuck")
-    assert summary_of(trajectory) == f"Turns: {turns}, Tools: none, Status: stuck"
 
 
 def test_missing_parts_of_a_session_are_described():

@@ -15,8 +15,6 @@ from reflexion_lab.records import Grade
 from reflexion_lab.runner.config.assemble import assemble
 from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.config.parts import ConfigError
-from reflexion_lab.runner.folder.folder import RunFolder
-from reflexion_lab.runner.runner import Runner
 from reflexion_lab.tasks.evaluators.judge import AskedTwice, HiddenTests
 
 
@@ -64,15 +62,6 @@ def test_the_log_counts_hidden_verdicts_before_and_after_the_seal(write_run):
     (folder.path / "grades.jsonl").write_bytes(b"".join(msgspec.json.encode(grade) + b"\n" for grade in grades))
     result = summary(Log.read(folder))
     assert (result.hidden_asked_open, result.hidden_asked_sealed) == (3, 2)
-
-
-def test_a_run_without_a_feedback_source_is_refused(sandbox, task, tmp_path):
-    parts = {"tasks": [task], "loop": list, "judge": HiddenTests(sandbox), "folder": RunFolder(tmp_path), "workers": 1}
-    with pytest.raises(TypeError, match="feedback_source"):
-        Runner(**parts)
-    for source in ("", "hidden", None):
-        with pytest.raises(ValueError, match="feedback_source"):
-            Runner(**parts, feedback_source=source)
 
 
 @pytest.mark.parametrize("source", ["null", "''", "hidden"])

@@ -2,7 +2,6 @@
 
 import re
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -137,16 +136,6 @@ def test_a_prompt_shows_the_nearest_notes_and_those_that_they_link_to():
     memory.begin(Item(item_id=name, text=text, links=links.get(name, ())) for name, text in texts.items())
     shown = memory.selection(Task(task_id="new", prompt="sort a list", entry_point="f")).items
     assert [item.item_id for item in shown] == ["a", "b", "c", "d"]
-
-
-@pytest.mark.parametrize(
-    "reply",
-    ["EVOLVE: " * 20_000, "EVOLVE: yes\nLINK: " + "9" * 50_000, "EVOLVE: yes\n" + "NEIGHBOUR: 1\nTAGS: x\n" * 9_000],
-)
-def test_hostile_replies_name_only_neighbours(reply):
-    decision = decided(reply, 2)
-    assert decision is None or all(1 <= number <= 2 for number in decision.links)
-    assert decision is None or all(number <= 2 for number, _ in decision.values)
 
 
 @given(st.from_regex(as_regex(evolution(3)), fullmatch=True))

@@ -136,13 +136,14 @@ def test_an_item_that_is_similar_to_another_leaves_it_its_source():
     ]
 
 
-def test_limits_remove_the_items_of_the_lowest_utility():
+@pytest.mark.parametrize(("off", "left"), [("harmful", READ), ("helpful", OFF)])
+def test_a_full_playbook_goes_on_learning_and_loses_what_harms_then_what_is_old(off, left):
     model, memory = Scripted(), ItemMemory(limits=ItemLimits(max_items=2))
     curator = ACE(model, Sampling())
     curated(curator, model, memory, (tags(), ops(add(TIPS, READ), add(ERRORS, OFF))))
     ids = [item.item_id for item in memory.items]
-    curated(curator, model, memory, (tags(n1="helpful", n2="harmful"), ops(add(OTHERS, NAMES))), ids)
-    assert [item.text for item in memory.items] == [READ, NAMES]
+    curated(curator, model, memory, (tags(n1="helpful", n2=off), ops(add(OTHERS, NAMES))), ids)
+    assert [item.text for item in memory.items] == [left, NAMES]
 
 
 @pytest.mark.parametrize(
@@ -159,15 +160,6 @@ def test_two_similar_items_of_a_reply_are_one():
     curator = ACE(model, Sampling(), None, Jaccard(), variant="paper")
     curated(curator, model, memory, (tags(), ops(add(TIPS, READ), add(OTHERS, "The examples: read!"), add(CODE, ONCE))))
     assert [item.text for item in memory.items] == [READ, ONCE]
-
-
-def test_a_full_playbook_goes_on_learning_and_loses_what_harms_then_what_is_old():
-    model, memory = Scripted(), ItemMemory(limits=ItemLimits(max_items=2))
-    curator = ACE(model, Sampling())
-    curated(curator, model, memory, (tags(), ops(add(TIPS, READ), add(ERRORS, OFF))))
-    ids = [item.item_id for item in memory.items]
-    curated(curator, model, memory, (tags(n1="helpful", n2="helpful"), ops(add(OTHERS, NAMES))), ids)
-    assert [item.text for item in memory.items] == [OFF, NAMES]
 
 
 @pytest.mark.parametrize("retriever", [None, BM25(), Random()])

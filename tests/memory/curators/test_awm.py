@@ -2,7 +2,6 @@
 
 import re
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -82,10 +81,6 @@ def test_thirty_replies_give_the_files_derived_by_hand():
     assert len(model.prompts) == sum(passed is True for passed, _, _ in REPLIES)
 
 
-def test_equal_workflows_of_a_reply_are_one():
-    assert workflows(flow("a", "b", "a")) == (text("a"), text("b"))
-
-
 def test_a_goal_that_the_prompt_holds_itself_is_none():
     form = Prompts().render("awm", trajectories=[], workflows=[]).partition("For each workflow I write\n")[2]
     assert FORM in form and workflows(form) == workflows(form.replace(" its", " **Its")) == ()
@@ -105,13 +100,6 @@ def test_every_prompt_shows_the_whole_file_and_nothing_else():
     shown = memory.selection(Task(task_id="new", prompt="", entry_point="f")).items
     assert [(item.text, item.section) for item in shown] == [(text("a"), SECTION), (text("b"), SECTION)]
     assert len(memory.memory) == 3
-
-
-@pytest.mark.parametrize(
-    "reply", ["WORKFLOW: " * 20_000, "WORKFLOW: a\n" + "STEP: b\n" * 20_000, "- " * 50_000, "\n" * 50_000]
-)
-def test_hostile_replies_are_read_within_limits(reply):
-    assert all(len(text.splitlines()) <= 13 for text in workflows(reply))
 
 
 @settings(max_examples=10)  # long ones

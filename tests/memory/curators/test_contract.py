@@ -71,7 +71,9 @@ def tasks(n: int) -> list[Task]:
 REFUSAL = "I cannot help with that"
 HOSTILE = (
     "", "I cannot help with that.", "\x00\ud83d{[(<", "{" * 5000, '{"operations": [{"type": "ADD"}]}', "ADD: " * 2000,
-    "<cheatsheet>", "ADD 1", "```json\nnull\n```", "- " * 3000,
+    "<cheatsheet>", "ADD 1", "```json\nnull\n```", "- " * 3000, "EVOLVE: yes\nLINK: " + "9" * 5000,
+    "TITLE: a\nCONTENT: b\n" * 300, "WORKFLOW: a\n" + "STEP: b\n" * 300,
+    "EVOLVE: yes\n" + "NEIGHBOUR: 1\nTAGS: x\n" * 50,
 )  # fmt: skip
 
 

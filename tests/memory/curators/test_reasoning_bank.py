@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from reflexion_lab.memory.curators.curated import CuratedMemory
 from reflexion_lab.memory.curators.items import ItemLimits
-from reflexion_lab.memory.curators.reasoning_bank import FORM, MOST, ReasoningBank, blocks, grammar, strategies
+from reflexion_lab.memory.curators.reasoning_bank import FORM, MOST, ReasoningBank, grammar, strategies
 from reflexion_lab.memory.retrieval.jaccard import Jaccard
 from reflexion_lab.records import Sampling, Task
 from reflexion_lab.text.prompts.render import Prompts
@@ -127,18 +127,6 @@ def test_as_released_success_is_inverted_and_items_are_the_blocks_between_blank_
     ]
     assert "not solved" in model.prompts[0]
     assert "was solved" in model.prompts[1]
-
-
-def test_limits_of_the_lab_hold_on_demand():
-    memory, _ = bank(item("a"), item("A.", "b"), limits=ItemLimits(max_items=2, max_tokens=0))
-    list(memory.learn(0, [loop("t/0", True), loop("t/1", True)]))
-    assert [item.text for item in memory.memory.items] == [text("A."), text("b")]
-
-
-@pytest.mark.parametrize("reader", [strategies, blocks])
-@pytest.mark.parametrize("reply", ["TITLE: " * 20_000, "TITLE: a\nCONTENT: b\n" * 20_000, "\n" * 50_000, "# " * 50_000])
-def test_hostile_replies_are_read(reader, reply):
-    assert all(len(text) <= len(reply) for text in reader(reply))
 
 
 @given(st.from_regex(as_regex(grammar(3)), fullmatch=True))

@@ -102,20 +102,6 @@ def test_damaged_bytes_are_an_error_of_the_file(tmp_path, name, data, expected):
         jsonl(str(tmp_path / name))
 
 
-def test_rows_of_humaneval_and_mbpp_are_read_as_those_benchmarks_read_them(tmp_path):
-    prompt = 'def double(x):\n    """Twice x.\n    >>> double(2)\n    4\n    """\n'
-    ours = {"task_id": "own/0", "prompt": prompt, "entry_point": "double", "canonical_solution": "    return 2 * x\n",
-            "test": "def check(candidate):\n    assert candidate(3) == 6\n"}  # fmt: skip
-    other = {"task_id": 7, "text": "Write a function that triples.", "code": "def triple(x):\n    return 3 * x",
-             "test_list": ["assert triple(1) == 3", "assert triple(2) == 6"]}  # fmt: skip
-    (tmp_path / "mixed.jsonl").write_text(f"{json.dumps(ours)}\n{json.dumps(other)}\n")
-    first, second = jsonl(str(tmp_path / "mixed.jsonl")).tasks
-    assert (first.visible_tests, first.hidden_tests) == (("assert double(2) == 4",), ("assert candidate(3) == 6",))
-    assert (second.task_id, second.entry_point, second.visible_tests, second.hidden_tests) == (
-        "MBPP/7", "triple", ("assert triple(1) == 3",), ("assert triple(2) == 6",),
-    )  # fmt: skip
-
-
 TWICE = "import math\n\ndef twice(x):\n    return math.trunc(2 * x)\n\n"
 
 

@@ -53,12 +53,6 @@ def test_a_full_row_becomes_a_task(written):
     assert task.setup == ""
 
 
-def test_a_sanitized_row_brings_its_imports(written):
-    (task,) = mbpp(written(SANITIZED))
-    assert (task.task_id, task.entry_point, task.setup) == ("MBPP/12", "root", "import math")
-    assert "Write a function to take a root." in task.prompt
-
-
 def test_canonical_solutions_pass_and_prompts_alone_do_not(written, sandbox):
     for task in mbpp(written(FULL, SANITIZED, TREE), challenge=True, split="all"):
         tests = task.visible_tests + task.hidden_tests

@@ -81,6 +81,7 @@ def test_the_summary_names_turns_tools_in_order_of_use_and_status():
     trajectory = Trajectory(solution="x", strategy="x", steps=steps)
     assert summary_of(trajectory) == "Turns: 4, Tools: write_file, execute_command, Status: complete"
     assert summary_of(turned(0)) == "Turns: 1, Tools: none, Status: complete"
+    assert summary_of(turned(0, status="stuck", solution="")) == "Turns: 0, Tools: none, Status: stuck"
 
 
 @given(st.integers(0, 60), st.integers(0, 60), st.sampled_from(["complete", "stuck", "unfinished"]), st.integers(0, 60))
