@@ -10,6 +10,7 @@ from reflexion_lab.loop.deadline import Budgeted, DeadlineError, with_deadline
 from reflexion_lab.records import Recollection, Reflection, Task, Trajectory, Usage
 from reflexion_lab.runner.config.assemble import assemble
 from reflexion_lab.runner.config.compose import compose
+from reflexion_lab.runner.config.parts import load_benchmark
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.studies.run import finish
 
@@ -56,7 +57,7 @@ def test_a_result_of_another_type_is_refused_by_name():
 def test_a_hanging_actor_is_set_aside_by_name_and_the_others_end(tmp_path):
     own = (f"run_root={tmp_path}", "loop.timeout=0.3", "loop.max_attempts=1")
     cfg = compose(*CHEAP, *own, "experiment=simple", "actor=single_shot")
-    ids = [task.task_id for task in tasks_of(cfg)]
+    ids = [task.task_id for task in load_benchmark(cfg).tasks]
     cfg.actor = {"_target_": f"{__name__}.Sleeper", "_partial_": True, "task_id": ids[1]}
     with pytest.raises(Unanswered, match=r"1 task got no answer in two tries \(timeout 1\).*Sleeper\.act gave no"):
         finish(assemble(cfg), cfg)
@@ -86,9 +87,3 @@ def test_parts_of_the_lab_are_bounded_by_their_model_alone(tmp_path):
     lab.close()
     assert not isinstance(loop.actor, Budgeted)
     assert not isinstance(loop.evaluator, Budgeted)
-
-
-def tasks_of(cfg):
-    from reflexion_lab.runner.config.parts import load_benchmark
-
-    return load_benchmark(cfg).tasks

@@ -78,19 +78,15 @@ def test_without_visible_tests_one_candidate_is_drawn(sandbox, task, rule):
     assert (choice.solution, choice.ended, choice.usage) == (program("x"), "no_tests", COST)
 
 
-def test_all_candidates_are_steps_and_are_paid(sandbox, task):
-    choice = chosen(sandbox, task, "best", program("x"), program("2 * x"))
+def test_all_candidates_read_the_same_memory_are_steps_and_are_paid(sandbox, task):
+    actor, memory = Writes(program("x"), program("2 * x")), Recollection(insights=("look twice",))
+    choice = Candidates(actor, UnitTests(sandbox), 2, "best").act(task, memory)
+    assert actor.memories == [memory, memory]
     assert [step.program for step in choice.steps] == [program("x"), program("2 * x")]
     assert "expected 4, got 2" in choice.steps[0].observation
     assert choice.steps[1].observation == "pass"
     assert [step.reply for step in choice.steps] == ["1", "2"]
     assert (choice.usage, choice.others, choice.strategy) == (COST + COST, {"critic": COST + COST}, "candidates")
-
-
-def test_all_candidates_read_the_same_memory(sandbox, task):
-    actor, memory = Writes(program("x"), program("x")), Recollection(insights=("look twice",))
-    Candidates(actor, UnitTests(sandbox), 2).act(task, memory)
-    assert actor.memories == [memory, memory]
 
 
 @pytest.mark.parametrize(

@@ -35,18 +35,14 @@ def test_retries_follow_the_temperature_schedule(task):
     assert items[0].solution.endswith("return 2 * x\n")
 
 
-def test_retries_follow_the_model_schedule(task):
+def test_retries_follow_the_model_schedule_and_cost_what_its_roles_do(task):
     models = {"actor": Noting("weak"), "strong": Noting("strong")}
     actor = Escalation(models, make, ["actor", "strong"])
     items = [actor.act(task.public, Recollection(attempt=n)) for n in (1, 2, 3)]
     assert [len(model.sampled) for model in models.values()] == [1, 2]
     assert [item.model for item in items] == ["scripted:weak", "scripted:strong", "scripted:strong"]
     assert {item.strategy for item in items} == {"escalation"}
-
-
-def test_costs_of_a_rung_are_those_of_its_role(task):
-    actor = Escalation({"actor": Noting("weak"), "strong": Noting("strong")}, make, ["actor", "strong"])
-    first, second = (actor.act(task.public, Recollection(attempt=n)) for n in (1, 2))
+    first, second, _ = items
     assert (first.usage.calls, first.others) == (1, {})
     assert second.usage.calls == 0
     assert {role: usage.calls for role, usage in second.others.items()} == {"strong": 1}

@@ -59,13 +59,7 @@ def test_an_incomplete_price_entry_is_named(tmp_path, lacking):
         read(str(path))
 
 
-@pytest.mark.parametrize(
-    ("model", "prompt", "completion"),
-    [
-        ("gpt-4o-mini", 0.15, 0.60), ("gpt-4o", 2.5, 10.0), ("gpt-4-turbo", 10.0, 30.0), ("gpt-4", 30.0, 60.0),
-        ("gpt-3.5-turbo-0125", 0.5, 1.5),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("model", "prompt", "completion"), [("gpt-4-turbo", 10.0, 30.0), ("gpt-4", 30.0, 60.0)])
 def test_well_known_list_prices_are_found_by_their_exact_names(model, prompt, completion):
     price = look_up(model, HOST, read())
     assert price.per_million == (prompt, completion)

@@ -51,14 +51,10 @@ def test_the_simulated_latency_is_slept_and_counted(monkeypatch):
     assert slept == [2.5]
 
 
-def test_the_first_rule_that_matches_answers(rules):
+def test_the_first_rule_that_matches_in_its_scope_answers(rules):
     model = ScriptedModel.from_rules(rules(RULES))
     assert model.complete([user("def add(a, b): # reflect")], sampling=GREEDY).text == "return a + b\n"
     assert model.complete([user("please REFLECT")], sampling=GREEDY).text == "ROOT_CAUSE: none"
-
-
-def test_a_rule_searches_its_scope(rules):
-    model = ScriptedModel.from_rules(rules(RULES))
     begun = Message(role="assistant", content="def add")
     system = Message(role="system", content="You are a careful assistant.")
     with pytest.raises(ModelError, match="begins 'hello'"):

@@ -88,9 +88,6 @@ def test_analysis_stands_for_cause_and_symptom_once():
     assert fields.what_to_change == "Return 0 for an empty list."
     assert fields.action_items == ("Guard the empty list", "Try it by hand")
     assert (fields.category, fields.confidence) == ("test_gap", 0.7)
-
-
-def test_a_cause_of_its_own_comes_before_the_analysis():
     fields = parse_fields(json.dumps({**ANALYSED, "root_cause": "No guard."}))
     assert (fields.root_cause, fields.what_went_wrong) == ("No guard.", "The empty list was never tried.")
 
