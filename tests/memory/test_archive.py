@@ -157,14 +157,6 @@ def test_no_task_reads_its_own_advice_however_many_share_the_cause(is_pruned):
     assert advice == {"t0": first, "t999": first, "t1000": last, "t1000@pass2": last}
 
 
-def test_wisdom_that_needs_a_tasks_own_failures_is_not_shown_to_it():
-    shared, alone = archive("ab"), archive()
-    alone.absorb([learnt("a", attempt("a", 1), attempt("a", 2))])
-    for known in (shared, alone):
-        assert wisdom_for(known, "a") == ()
-        assert [entry.frequency for entry in wisdom_for(known)] == [2]
-
-
 def test_stored_wisdom_without_episodes_is_hidden_from_its_tasks():
     store = InMemory()
     archive("abc", store)

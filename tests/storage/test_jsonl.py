@@ -77,13 +77,6 @@ def test_garbled_lines_are_counted_and_nothing_else_is_lost(file, folder, damage
         assert ids(Jsonl(folder)) == ["e0", "e1", "e2", "e3", "e4"]
 
 
-def test_a_garbled_newer_version_does_not_replace_the_older(file, folder):
-    torn = file.read_bytes().splitlines()[1].replace(b'"code":"c"', b'"code":"\xff"')
-    file.write_bytes(file.read_bytes() + torn + b"\n")
-    with pytest.warns(UserWarning, match=r"line 7"):
-        assert ids(Jsonl(folder)) == ["e0", "e1", "e2", "e3", "e4"]
-
-
 @pytest.mark.parametrize("first", [HEADER[:12].encode(), HEADER.encode().replace(b"epi", b"\xff")])
 def test_a_store_whose_first_write_was_torn_is_usable(tmp_path, episode, first):
     (tmp_path / "episodes.jsonl").write_bytes(first)

@@ -16,7 +16,7 @@ import pytest
 
 import reflexion_lab
 from reflexion_lab.records import Task
-from reflexion_lab.tasks.benchmarks.basics import LEVELS, Template, basics, body_of, templates
+from reflexion_lab.tasks.benchmarks.basics import LEVELS, Template, basics, templates
 from reflexion_lab.tasks.benchmarks.rows import repeated
 
 TEMPLATES = {template.names[0]: template for template in templates()}
@@ -92,16 +92,6 @@ def test_a_prompt_is_a_typed_function_with_a_docstring(tasks: list[Task]) -> Non
         assert not re.search(r"\{k[]!}[]|\{\{", task.prompt + task.canonical_solution), task.task_id
 
 
-def test_stubs_and_slips_fail_the_visible_and_the_hidden_tests(tasks: list[Task]) -> None:
-    for task in tasks:
-        template, first = template_of(task), parsed(task.prompt).args.args[0].arg
-        assert bool(template.slip) == (template.level != "easy"), task.task_id
-        slips = [body_of(template.slip, constant_of(task))] if template.slip else []
-        for body in ("    pass\n", f"    return {first}\n", *slips):
-            assert not solves(body, task, task.visible_tests), (task.task_id, body)
-            assert not solves(body, task, task.hidden_tests), (task.task_id, body)
-
-
 def test_draws_of_one_template_differ_in_name_and_constant(tasks: list[Task]) -> None:
     for key, template in TEMPLATES.items():
         draws = [task for task in tasks if template_of(task) is template]
@@ -127,6 +117,7 @@ def test_the_first_tasks_are_all_templates_in_turn_with_their_tags(tasks: list[T
 
 def test_a_hundred_templates_in_eight_themes_have_every_level() -> None:
     assert ONCE >= 100
+    assert all(bool(template.slip) == (template.level != "easy") for template in TEMPLATES.values())
     levels = Counter(template.level for template in TEMPLATES.values())
     assert 0.35 < levels["easy"] / ONCE < 0.45
     assert 0.2 < levels["hard"] / ONCE < levels["medium"] / ONCE

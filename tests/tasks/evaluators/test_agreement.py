@@ -58,16 +58,19 @@ def test_usage_of_the_drafters_other_roles_counts(task, sandbox):
     assert written.usage == Usage(calls=10, prompt_tokens=1210, completion_tokens=15, cost=1.5)
 
 
-def test_more_tests_can_outweigh_more_drafts(task, sandbox):
-    # scores: adds 2 x 1 = 2, same 1 x 3 = 3
-    written = agreed(task, sandbox, ADDS, SAME, ADDS)
-    assert written.tests == ("assert double(0) == 0", "assert double(2) == 2", "assert double(3) == 3")
+@pytest.mark.parametrize(
+    ("programs", "kept"),
+    [
+        ((ADDS, SAME, ADDS), TESTS[1:]),  # scores: adds 2 x 1 = 2, same 1 x 3 = 3: more tests outweigh more drafts
+        ((ADDS, ADDS, TWICE), TESTS[:2]),  # 2 x 1 and 1 x 2: a tie goes to more tests
+    ],
+)
+def test_the_score_is_drafts_times_tests(task, sandbox, programs, kept):
+    assert agreed(task, sandbox, *programs).tests == kept
 
 
-def test_ties_go_to_more_tests_then_to_the_earlier_draft(task, sandbox):
-    assert agreed(task, sandbox, ADDS, ADDS, TWICE).tests == TESTS[:2]  # 2 x 1 and 1 x 2
-    first, second = "assert double(1) == 2", "assert double(3) == 3"
-    assert agreed(task, sandbox, SAME, TWICE, tests=(first, second)).tests == (second,)
+def test_a_tie_goes_to_the_earlier_draft(task, sandbox):
+    assert agreed(task, sandbox, SAME, TWICE, tests=(TESTS[0], TESTS[3])).tests == (TESTS[3],)
 
 
 def test_tests_that_no_draft_passes_are_no_feedback(task, sandbox):

@@ -153,14 +153,6 @@ def test_signals_that_the_lab_ignores_have_default_handlers():
     assert "default_int_handler" in str(handlers[0]) and handlers[1] == "'0'"  # SIG_DFL
 
 
-def test_a_server_that_dies_is_replaced():
-    with Sandbox(servers=1) as own:
-        outcome(own, "def f(x): return 2")
-        own._started[0].process.kill()
-        own._started[0].process.wait()
-        assert outcome(own, "def f(x): return 2") == "pass"
-
-
 def test_executions_leave_no_descriptor_and_no_process():
     with Sandbox(servers=1) as own:
         outcome(own, "def f(x): return 2")

@@ -7,7 +7,6 @@ import pytest
 import yaml
 
 from reflexion_lab.tasks.sandbox.apart import prepare, prepare_all
-from tests.builders import TABLES
 
 CHAMELEON = """
 class E:
@@ -79,18 +78,6 @@ def test_a_refused_argument_is_no_error_that_a_check_may_expect(sandbox):
     first, second = sandbox.run("def f(x): return 2", "f", checks).checks
     assert (first.outcome, first.error_type, first.in_process) == ("error", "TypeError", False)
     assert (second.outcome, second.in_process) == ("pass", False)
-
-
-BOX = "class Box:\n    def __init__(self): self.value = 1\n    def double(self): return 2 * self.value\n"
-
-
-@pytest.mark.parametrize(("program", "check"), TABLES["objects of test and program"])
-def test_objects_of_the_test_and_the_program_keep_in_step(sandbox, program, check):
-    namespace = {}
-    exec(program + BOX, namespace)
-    exec(check, namespace)  # Python agrees
-    result = sandbox.run(program, "f", [check], BOX).checks[0]
-    assert (result.outcome, result.message) == ("pass", "")
 
 
 def test_a_late_call_of_the_tests_function_is_an_error_of_its_thread(sandbox):
