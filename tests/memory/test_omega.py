@@ -76,10 +76,6 @@ def test_adaptive_narrows_after_an_easy_success_within_1_and_10():
     assert adapted(1, [episode(1, passed=True, reward=1.0)]) == 1
 
 
-def test_adaptive_goes_on_from_where_the_last_loops_left_it():
-    assert omega_for("adaptive", [episode(reward=0.0)], task(), adapted_so_far=6) == 7
-
-
 def test_an_unknown_verdict_does_not_move_the_adaptive_omega():
     untold = [replace(episode(n, reward=0.0), metadata={"outcome": "no_tests"}) for n in (1, 2, 3)]
     assert adapted(3, untold) == 3

@@ -46,13 +46,6 @@ def test_retention_is_above_zero_days(days):
         opened("", days)
 
 
-def test_without_retention_all_is_kept(tmp_path, episode):
-    with closing(opened(tmp_path)) as store:
-        store.append([episode("ancient", timestamp=1.0)])
-    with closing(opened(tmp_path)) as store:
-        assert len(list(store.read(Episode))) == 1
-
-
 @pytest.mark.parametrize(("name", "kind"), [("none", InMemory), ("jsonl", Jsonl), ("sqlite", Sql), ("postgresql", Sql)])
 def test_every_config_opens_its_store(tmp_path, server, name, kind):
     config = OmegaConf.create({"run_root": str(tmp_path), "store": OmegaConf.load(CONF / f"{name}.yaml")})
