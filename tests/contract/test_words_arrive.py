@@ -316,7 +316,7 @@ def attempts_at(cfg, world, task, taught):
     judge = HiddenTests(world)
     judge.seal()
     attempts = []
-    for attempt in loop_factory(cfg, models, world, world.archive(), "run")().attempts(taught):
+    for attempt in loop_factory(cfg, models, world, world.archive())("run").attempts(taught):
         judge.grade(task, attempt.number, attempt.trajectory.solution)
         attempts.append(attempt)
         world.number += 1
