@@ -13,7 +13,7 @@ from typing import Any, Self, TypeVar
 from msgspec.structs import replace
 
 from reflexion_lab import protocols
-from reflexion_lab.io.terminal import bar, in_notebook
+from reflexion_lab.io.terminal import LOG_EVERY, bar, in_notebook
 from reflexion_lab.records import Grade, Task
 from reflexion_lab.tasks.evaluators.judge import HiddenTests
 from reflexion_lab.tasks.sandbox.cached import CachedSandbox
@@ -27,11 +27,15 @@ LIMITS = Limits(wall_seconds=5.0, cpu_seconds=5)
 PATIENT = Limits(wall_seconds=30.0, cpu_seconds=10)
 """Limits of the second execution after a time-out: a slow machine must not change a verdict."""
 
+LINE = "{desc}: {n_fmt}/{total_fmt}, {rate_fmt}, {remaining} left\n"
+"""A line of progress in a log, as tqdm fills it."""
+
 
 def counter(name: str, unit: str, total: int, quiet: bool = False) -> Any:
-    """A progress bar of `total` programs; hidden if `quiet` or if the output is a log."""
-    hidden = quiet or not (sys.stderr.isatty() or in_notebook())
-    return bar(total=total, desc=name, unit=unit, disable=hidden)
+    """A progress bar of `total` programs, in a log a line every `LOG_EVERY` seconds; hidden if `quiet`."""
+    in_log: dict[str, Any] = {"mininterval": LOG_EVERY, "delay": LOG_EVERY, "bar_format": LINE}
+    is_log = not (sys.stderr.isatty() or in_notebook())
+    return bar(total=total, desc=name, unit=unit, disable=quiet, **in_log if is_log else {})
 
 
 def timed_out(_: object, verdict: Any) -> bool:

@@ -1,10 +1,13 @@
 """Many programs at once, each time-out once more and alone, equal ones once."""
 
+import re
 import threading
+import time
 from types import SimpleNamespace
 
 import pytest
 
+from reflexion_lab.audit import stored_programs
 from reflexion_lab.audit.stored_programs import LIMITS, PATIENT, StoredPrograms, never
 from reflexion_lab.tasks.sandbox.sandbox import Limits
 
@@ -60,3 +63,12 @@ def test_an_error_of_one_stops_the_rest():
     with StoredPrograms(1) as programs, pytest.raises(RuntimeError, match="broken"):
         programs.map(judge, list(range(100)))
     assert len(judged) < 100
+
+
+def test_progress_in_a_log_is_a_line_now_and_then(monkeypatch, capsys):
+    monkeypatch.setattr(stored_programs, "LOG_EVERY", 0.01)
+    with stored_programs.counter("basics", "task", 3) as bar:
+        for _ in range(3):
+            time.sleep(0.02)
+            bar.update()
+    assert re.search(r"basics: 3/3, .*task/s, 00:00 left\n", capsys.readouterr().err)
