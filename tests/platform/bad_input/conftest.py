@@ -70,10 +70,12 @@ PRICES = """\
 LABELS = "file,attempt,model,part,label,why\ntranscript.jsonl,own/square,m,first,assertion,\n"
 OWN_PARTS = '''\
 class Raises:
+    act = complete = None
     def __init__(self, **_):
         raise KeyError("what")
 
 class Divides:
+    track = None
     def __init__(self, **_):
         1 / 0
 
