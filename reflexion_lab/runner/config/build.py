@@ -72,7 +72,8 @@ def build(node: Any, key: str, parts: Mapping[str, Any] | None = None) -> Any:
     node, parts = plain(node), parts or {}
     target = _target(node, key)
     named, required = _parameters(target), (METHODS | _OTHER_METHODS).get("stop" if key.startswith("stop.") else key)
-    if inspect.isclass(target) and required and not hasattr(target, required.__name__):
+    delegates = hasattr(target, "__getattr__")  # a wrapper may have the method of what it wraps
+    if inspect.isclass(target) and required and not delegates and not hasattr(target, required.__name__):
         raise _no_part(key, target, required)
     values = {
         name: functools.partial(_rebuilt, value, _below(key, name), parts)
