@@ -31,7 +31,6 @@ from reflexion_lab.records import (
     Item,
     MemoryState,
     Message,
-    Mistake,
     Recollection,
     Reflection,
     Sampling,
@@ -48,10 +47,10 @@ if TYPE_CHECKING:
     from numpy import float32
     from numpy.typing import NDArray
 
-Stored = Episode | Wisdom | Mistake | Session | Item
+Stored = Episode | Wisdom | Session | Item
 Outcome = Literal["any", "passed", "failed"]
 """Outcome of an attempt by its feedback."""
-S = TypeVar("S", Episode, Wisdom, Mistake, Session, Item)
+S = TypeVar("S", Episode, Wisdom, Session, Item)
 
 
 class Hit(NamedTuple):
@@ -248,7 +247,7 @@ class Memory(Protocol):
 
 
 class Store(Protocol):
-    """Episodes, wisdom, mistakes, sessions and items across runs. Thread-safe; processes may share one place."""
+    """Episodes, wisdom, sessions and items across runs. Thread-safe; processes may share one place."""
 
     def append(self, records: Sequence[Stored]) -> None:
         """Store `records`; they survive `kill -9` once this returns. A known id replaces the older record in place.
@@ -263,7 +262,7 @@ class Store(Protocol):
         """Episodes, newest first. Raises StoreError."""
 
     def prune(self, before: float) -> int:
-        """Remove episodes, mistakes, sessions up to `before` (epoch seconds); return the number. Raises StoreError."""
+        """Remove episodes and sessions up to `before` (epoch seconds); return the number. Raises StoreError."""
 
     def clear(self) -> None:
         """Remove all records of every kind. Raises StoreError."""

@@ -91,7 +91,7 @@ class Summary(Record, frozen=True, kw_only=True):
     read_of_others: dict[str, int] | None
     """Attempts that read episodes, wisdom and mistakes of other loops; None if tasks do not share memory."""
     known_before: dict[str, int]
-    """Episodes, wisdom and mistakes of earlier runs in memory at the start; empty if there were none."""
+    """Episodes, wisdom and items of earlier runs in memory at the start; empty if there were none."""
     reflections: dict[str, int]
     """By source: `llm`, `rules:<class>`, `fallback:<class>`."""
     reflections_by_model: Rate
@@ -217,8 +217,7 @@ def kinds_read(log: Log, attempt: Attempt) -> dict[str, bool]:
 
 
 def _known(beginning: Beginning) -> dict[str, int]:
-    counts = {"episodes": beginning.episodes, "wisdom": len(beginning.wisdom), "mistakes": beginning.mistakes}
-    counts["items"] = len(beginning.items)
+    counts = {"episodes": beginning.episodes, "wisdom": len(beginning.wisdom), "items": len(beginning.items)}
     return {kind: count for kind, count in counts.items() if count}
 
 

@@ -8,6 +8,7 @@ import math
 import time
 from collections import Counter, deque
 from collections.abc import Mapping
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,7 @@ def add(commands: place.Commands) -> None:
     sub = _add(kinds, "analyze", analyze, text)
     place.add_runs(sub)
     place.add_json(sub)
-    sub = _add(kinds, "prune", prune, "remove old episodes, mistakes and sessions; cannot be undone")
+    sub = _add(kinds, "prune", prune, "remove old episodes and sessions; cannot be undone")
     sub.add_argument("--days", metavar="N", type=float, required=True, help="minimum age in days")
     place.add_flag(sub, "--dry-run", "only print the number")
     sub = _add(kinds, "clear", clear, "remove all records of every kind; cannot be undone")
@@ -139,17 +140,22 @@ def show(options: argparse.Namespace) -> None:
 
 
 def _overview(store: Any, options: argparse.Namespace) -> dict[str, Any]:
+    from reflexion_lab.memory.lessons.mistakes import mistakes_of
+
     newest: deque[Episode] = deque(maxlen=options.limit)
     categories: Counter[str] = Counter()
-    tasks, sessions, passed = set(), set(), 0
-    for episode in store.read(Episode):
-        newest.append(episode)
-        categories[episode.category or "none"] += 1
-        tasks.add(episode.task_id)
-        sessions.add(episode.session_id)
-        passed += episode.passed
+    tasks: set[str] = set()
+    sessions, passed, mistakes = set(), 0, 0
+    for session, episodes in groupby(store.read(Episode), key=lambda episode: episode.session_id):
+        sessions.add(session)
+        loop = list(episodes)
+        newest.extend(loop)
+        categories.update(episode.category or "none" for episode in loop)
+        tasks.update(episode.task_id for episode in loop)
+        passed += sum(episode.passed for episode in loop)
+        mistakes += len(mistakes_of(loop))
     kinds = {kind.name: sum(not is_removed(record) for record in store.read(kind.record)) for kind in KINDS[1:]}
-    records = {"episodes": categories.total(), **kinds}
+    records = {"episodes": categories.total(), "mistakes": mistakes, **kinds}
     say(
         f"{place.without_password(options.store)}: {_listed(records)}",
         f"episodes: tasks {len(tasks):,}, loops {len(sessions):,}, passed {passed:,}",
@@ -248,7 +254,7 @@ def prune(options: argparse.Namespace) -> None:
         else:
             count = store.prune(before)
     verb = "would be removed" if options.dry_run else "removed"
-    say(f"{count:,} episodes, mistakes and sessions of {options.days:g} days or older {verb}")
+    say(f"{count:,} episodes and sessions of {options.days:g} days or older {verb}")
 
 
 def clear(options: argparse.Namespace) -> None:

@@ -16,10 +16,9 @@ from reflexion_lab.cli.place import counted, is_store, kept_at, without_password
 from reflexion_lab.errors import ConfigError, StoreError
 from reflexion_lab.memory.curators.items import after
 from reflexion_lab.memory.episodic import episode_of, session_after, session_id
-from reflexion_lab.memory.lessons.mistakes import mistakes_of
 from reflexion_lab.memory.reflection_files import ReflectionFiles
 from reflexion_lab.protocols import Store, Stored
-from reflexion_lab.records import Episode, Item, Manifest, Mistake, Record, Session, Task, Wisdom, identity
+from reflexion_lab.records import Episode, Item, Manifest, Record, Session, Task, Wisdom, identity
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.runner.objects import method_of
 from reflexion_lab.storage.kinds import AGING, KIND_OF, KINDS, id_of
@@ -84,11 +83,7 @@ def _of_reflections(path: Path) -> Iterator[str]:
         yield from files.faults(loop)
 
 
-SHARES: dict[type, tuple[str, ...]] = {
-    Episode: ("confidence", "reward"),
-    Wisdom: ("impact", "success_rate"),
-    Mistake: ("severity",),
-}
+SHARES: dict[type, tuple[str, ...]] = {Episode: ("confidence", "reward"), Wisdom: ("impact", "success_rate")}
 """Fields in [0, 1]."""
 MINIMA: dict[type, dict[str, int]] = {Episode: {"attempt_number": 1}, Wisdom: {"frequency": 2, "use_count": 0}}
 
@@ -101,8 +96,6 @@ def faults(record: Any) -> Iterator[str]:
     for field, share in shares.items():
         if not 0 <= share <= 1:
             yield f"{field}: got {share}, expected a share in [0, 1]"
-    if isinstance(record, Mistake) and not record.prompt.strip():
-        yield "prompt: got no text, expected that of the task, by which mistakes are found"
     for field, minimum in MINIMA.get(type(record), {}).items():
         if getattr(record, field) < minimum:
             yield f"{field}: got {getattr(record, field)}, expected {minimum} or more"
@@ -186,10 +179,9 @@ def _append_all(store: Store, records: Iterable[Stored]) -> int:
 
 
 def records_of(folder: RunFolder, prompts: Mapping[str, str], earlier: Mapping[str, Any]) -> list[Stored]:
-    """Episodes, sessions and mistakes of a run's loops, dated at the run's start, and its items.
+    """Episodes and sessions of a run's loops, dated at the run's start, and its items.
 
-    `earlier`: the last verdict on each task before the run, from which progress is measured. A task without its prompt
-    has no mistakes, since they are searched by prompt.
+    `earlier`: the last verdict on each task before the run, from which progress is measured.
     """
     manifest = folder.manifest
     start = _seconds(manifest)
@@ -203,7 +195,7 @@ def records_of(folder: RunFolder, prompts: Mapping[str, str], earlier: Mapping[s
             session = session_after(session, attempt)
             episode = episode_of(task, attempt, name, str(manifest.config.get("arm") or "actor"))
             records.append(replace(episode, timestamp=start))
-        records += [session, *(mistakes_of(task, attempts, start, name) if task.prompt else ())]
+        records.append(session)
     return records + _items_of(folder)
 
 

@@ -30,7 +30,6 @@ from reflexion_lab.records import (
     Beginning,
     Episode,
     Item,
-    Mistake,
     Recollection,
     Record,
     Selection,
@@ -41,7 +40,7 @@ from reflexion_lab.records import (
 )
 from reflexion_lab.storage.kinds import AGING, id_of, is_removed
 
-D = TypeVar("D", Episode, Mistake, Session)
+D = TypeVar("D", Episode, Session)
 WIDER = 4
 """Growth factor of a search that found too few episodes of the wanted outcome."""
 
@@ -60,10 +59,9 @@ class Shown(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Learnt(Record, frozen=True, kw_only=True):
-    """Episodes, mistakes and session of one task's loop, for shared memory."""
+    """Episodes and session of one task's loop, for shared memory."""
 
     episodes: tuple[Episode, ...]
-    mistakes: tuple[Mistake, ...]
     session: Session
 
 
@@ -123,7 +121,7 @@ class Archive:
         Records of the run `run_id` itself are skipped, since its rounds add them again. Items are those of
         `beginning`, of the store, or `items`, as far as the curator's limits hold.
         """
-        episodes, mistakes = list(self.store.read(Episode)), list(self.store.read(Mistake))
+        episodes = list(self.store.read(Episode))
         wisdom = beginning.wisdom if beginning else tuple(self.store.read(Wisdom))
         if items is None:
             items = beginning.items if beginning else self.owned(self.stored_items())
@@ -131,10 +129,8 @@ class Archive:
             self.curated.begin({item.item_id: item for item in items}.values())
         if beginning:
             episodes = _until(episodes, beginning.episodes, beginning.newest_episode)
-            mistakes = _until(mistakes, beginning.mistakes, beginning.newest_mistake)
         if beginning and run_id:
             episodes = [each for each in episodes if not each.episode_id.startswith(f"ep-{run_id}/")]
-            mistakes = [each for each in mistakes if not each.mistake_id.startswith(f"mistake-{run_id}/")]
             stored = (record for kind in AGING for record in self.store.read(kind))
             self._times = {id_of(record): record.timestamp for record in stored if f"{run_id}/" in id_of(record)}
         for entry in wisdom:
@@ -143,21 +139,18 @@ class Archive:
         if self.same_task:
             loops = {*self._loops.values()}
             self._sessions = {each.session_id: each for each in self.store.read(Session) if each.session_id in loops}
-        self.mistakes.extend(mistakes)
         for entry in wisdom:
             self.book.remember_usage(entry)
-        if beginning and (len(episodes), len(mistakes)) != (beginning.episodes, beginning.mistakes):
+        if beginning and len(episodes) != beginning.episodes:
             _warn(
-                f"the store lost records since the run started ({beginning.episodes:,} episodes and "
-                f"{beginning.mistakes:,} mistakes then, {len(episodes):,} and {len(mistakes):,} of them now); "
-                "the rest of the run recalls the remaining ones"
+                f"the store lost records since the run started ({beginning.episodes:,} episodes then, "
+                f"{len(episodes):,} of them now); the rest of the run recalls the remaining ones"
             )
         kept = self.curated.memory.items if self.curated else ()
         if beginning:
             return replace(beginning, items=kept)
         return Beginning(
-            episodes=len(episodes), newest_episode=id_of(episodes[-1]) if episodes else "", mistakes=len(mistakes),
-            newest_mistake=id_of(mistakes[-1]) if mistakes else "", wisdom=wisdom, items=kept,
+            episodes=len(episodes), newest_episode=id_of(episodes[-1]) if episodes else "", wisdom=wisdom, items=kept,
         )  # fmt: skip
 
     def stored_items(self) -> tuple[Item, ...]:
@@ -206,8 +199,7 @@ class Archive:
         changed = self._take(episodes)
         self._sessions |= {session.session_id: session for session in sessions if self.same_task}
         self._has_learnt = True
-        mistakes = self.mistakes.extend(self._dated(mistake for task in updates for mistake in task.mistakes))
-        records: list[Stored] = [*episodes, *mistakes, *sessions, *changed]
+        records: list[Stored] = [*episodes, *sessions, *changed]
         self._in_store(lambda: self.store.append(records), "the run continues")
 
     def _dated(self, records: Iterable[D]) -> list[D]:
@@ -283,8 +275,10 @@ class Archive:
         """
         stored = self.buffer.extend(episodes)
         self._taken += len(stored)
-        for _, loop in groupby(stored, key=lambda episode: episode.session_id):
-            self._learn(list(loop))
+        loops = [list(loop) for _, loop in groupby(stored, key=lambda episode: episode.session_id)]
+        self.mistakes.extend(mistake for loop in loops for mistake in mistakes_of(loop))
+        for loop in loops:
+            self._learn(loop)
         changed = {entry.wisdom_id: self.book.upsert(entry) for entry in self._extraction.add(stored)}
         for episode in stored:
             for name in wisdom_used(episode):
@@ -389,9 +383,7 @@ class Rounds:
         for attempt in attempts:
             session = session_after(session, attempt)
         return Learnt(
-            episodes=tuple(episode_of(task, attempt, name, self.agent_id) for attempt in attempts),
-            mistakes=tuple(mistakes_of(task, attempts, session_id=name)),
-            session=session,
+            episodes=tuple(episode_of(task, attempt, name, self.agent_id) for attempt in attempts), session=session
         )
 
     def end(self, tasks: Sequence[Task]) -> None:

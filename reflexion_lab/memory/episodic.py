@@ -14,6 +14,7 @@ from reflexion_lab.agent.reflectors.evidence import CLASSES, classify_evaluation
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.limits import validated
 from reflexion_lab.memory.lessons.insights import insight_of, with_insight
+from reflexion_lab.memory.lessons.mistakes import CHECK_CHARS
 from reflexion_lab.memory.recall import DEFAULT
 from reflexion_lab.memory.reflection_files import ReflectionFiles
 from reflexion_lab.memory.reflection_layout import file_of
@@ -177,6 +178,9 @@ def episode_of(task: Task, attempt: Attempt, session_id: str, agent_id: str) -> 
     metadata["errors"] = str(len(evaluation.failures))
     if attempt.recalled_wisdom:
         metadata["wisdom"] = " ".join(attempt.recalled_wisdom)
+    critiques = [step.critique for step in attempt.trajectory.steps if step.critique]
+    if critiques and critiques[-1].issues:  # with the submitted program
+        metadata["issue"] = critiques[-1].issues[0][:CHECK_CHARS]
     total, failed = len(evaluation.checks), len(evaluation.failures)
     return Episode(
         episode_id=f"ep-{session_id}-{attempt.number}", session_id=session_id, turn_id=str(attempt.number),

@@ -53,7 +53,8 @@ class Episode(Record, frozen=True, kw_only=True):
     timestamp: float = 0.0
     """Seconds since the epoch; filled when the episode is stored without one."""
     metadata: dict[str, str] = {}
-    """`verification_type` and `outcome` of the evaluation, and fields added by importers."""
+    """`verification_type` and `outcome` of the evaluation, the critic's first `issue` with the program, the ids of the
+    `wisdom` that its actor read, and fields added by importers."""
 
     @property
     def verdict(self) -> str:
@@ -106,7 +107,7 @@ class Wisdom(Record, frozen=True, kw_only=True):
 
 
 class Mistake(Record, frozen=True, kw_only=True):
-    """A wrong answer to a prompt, and its correction."""
+    """A wrong answer to a prompt, and its correction; derived from the episodes of a loop."""
 
     mistake_id: str
     task_id: str
@@ -230,8 +231,6 @@ class Beginning(Record, frozen=True, kw_only=True):
     """Number of episodes."""
     newest_episode: str = ""
     """Id of the last of them; later episodes are not read, even after a prune."""
-    mistakes: int = 0
-    newest_mistake: str = ""
     wisdom: tuple[Wisdom, ...] = ()
     items: tuple[Item, ...] = ()
     """The curator's, oldest first."""

@@ -21,7 +21,17 @@ from reflexion_lab.io import files
 from reflexion_lab.io.files import FULL
 from reflexion_lab.protocols import S, Stored
 from reflexion_lab.records import SCHEMA_VERSION, Episode, Record, Search
-from reflexion_lab.storage.kinds import KIND_OF, KINDS, Kind, collector_paused, failure, is_old, matching, prepared
+from reflexion_lab.storage.kinds import (
+    KIND_OF,
+    KINDS,
+    Kind,
+    collector_paused,
+    failure,
+    id_of,
+    is_old,
+    matching,
+    prepared,
+)
 
 
 @contextmanager
@@ -208,7 +218,7 @@ class RecordFile:
                 if (record := self._record(line, number)) is None:
                     unreadable[number] = line
                 else:
-                    versions[getattr(record, self._kind.id_field)] = line, record
+                    versions[id_of(record)] = line, record
         if unreadable:
             first, count = next(iter(unreadable)), len(unreadable)
             which = f"line {first}" if count == 1 else f"{count} lines from line {first} on"

@@ -1,4 +1,4 @@
-"""The five kinds of record in a store: their preparation, search rule and errors."""
+"""The kinds of record in a store: their preparation, search rule and errors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from reflexion_lab.errors import DataError, StoreError
 from reflexion_lab.protocols import Stored
-from reflexion_lab.records import Episode, Item, Mistake, Search, Session, Wisdom
+from reflexion_lab.records import Episode, Item, Record, Search, Session, Wisdom
 
 LONGEST_ID = 500
 """Maximum characters of an id; a PostgreSQL index entry holds 2,700 bytes."""
@@ -25,18 +25,11 @@ class Kind(NamedTuple):
     name: str
     """Name of the file, the table and the section of an export."""
     record: type[Any]
-    id_field: str
 
 
-KINDS = (
-    Kind("episodes", Episode, "episode_id"),
-    Kind("wisdom", Wisdom, "wisdom_id"),
-    Kind("mistakes", Mistake, "mistake_id"),
-    Kind("sessions", Session, "session_id"),
-    Kind("items", Item, "item_id"),
-)
+KINDS = (Kind("episodes", Episode), Kind("wisdom", Wisdom), Kind("sessions", Session), Kind("items", Item))
 KIND_OF = {kind.record: kind for kind in KINDS}
-AGING: tuple[type[Any], ...] = (Episode, Mistake, Session)  # what a prune removes
+AGING: tuple[type[Any], ...] = (Episode, Session)  # what a prune removes
 _DECODERS = {kind.record: msgspec.json.Decoder(kind.record) for kind in KINDS}
 
 
@@ -62,8 +55,9 @@ def collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-def id_of(record: Stored) -> str:
-    return str(getattr(record, KIND_OF[type(record)].id_field))
+def id_of(record: Record) -> str:
+    """The id of what memory holds: its first field."""
+    return str(getattr(record, record.__struct_fields__[0]))
 
 
 def is_old(record: Stored, before: float) -> bool:
@@ -85,16 +79,16 @@ def prepared(records: Sequence[Stored]) -> list[Line]:
     for number, given in enumerate(records, 1):
         kind, which = KIND_OF[type(given)], f"record {number} of {len(records)}"
         record = filled(given, which) if isinstance(given, Episode) else given
-        name = getattr(record, kind.id_field)
+        name, field = id_of(record), record.__struct_fields__[0]
         if not name or "\0" in name or len(name) > LONGEST_ID:
             allowed = f"1 to {LONGEST_ID} characters, none of them NUL"
-            raise DataError(f"{which}, {kind.id_field}", repr(name[:40]), allowed)
+            raise DataError(f"{which}, {field}", repr(name[:40]), allowed)
         try:
             # All stores keep the decoded value: 1 becomes 1.0, and NaN, which JSON lacks, is refused.
             body = msgspec.json.encode(record, order="deterministic")
             lines.append(Line(kind, name, body, _DECODERS[kind.record].decode(body)))
         except (UnicodeEncodeError, msgspec.MsgspecError) as problem:
-            raise DataError(f"{kind.id_field} {name!r}: cannot be read back ({problem}); correct that field") from None
+            raise DataError(f"{field} {name!r}: cannot be read back ({problem}); correct that field") from None
     return lines
 
 

@@ -119,7 +119,6 @@ RECORDS = {
         Index("episodes_by_category", "category", "seq"),
     ),
     "wisdom": _records("wisdom"),
-    "mistakes": _records("mistakes", _column("timestamp", Double, index=True)),
     "sessions": _records("sessions", _column("timestamp", Double, index=True)),
     "items": _records("items"),
 }

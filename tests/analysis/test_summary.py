@@ -182,7 +182,7 @@ def test_what_was_read_of_other_loops_is_counted_by_attempt(write_run, attempt):
     ]
     run = write_run(attempts={"a": attempts})
     assert summary(Log.read(run)).read_of_others is None
-    run.write_json("memory.json", {"episodes": 7, "mistakes": 0, "wisdom": []})
+    run.write_json("memory.json", {"episodes": 7, "wisdom": []})
     result = summary(Log.read(run))
     assert result.read_of_others == {"episodes": 1, "wisdom": 1, "mistakes": 1}
     assert result.known_before == {"episodes": 7}

@@ -26,10 +26,12 @@ from collections import Counter, defaultdict
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from reflexion_lab.memory.archive import Archive, Shown
+from reflexion_lab.memory.lessons.mistakes import mistakes_of
 from reflexion_lab.memory.retrieval.jaccard import Jaccard
-from reflexion_lab.records import Check, Completion, Episode, Execution, Mistake, Reflection, Task, Usage, Wisdom
+from reflexion_lab.records import Check, Completion, Episode, Execution, Reflection, Results, Task, Usage, Wisdom
 from reflexion_lab.runner.config.assemble import loop_factory
 from reflexion_lab.runner.config.compose import CONF, compose
 from reflexion_lab.runner.config.parts import Models, plain
@@ -109,6 +111,8 @@ class World:
         """The attempt that is being made."""
         self.received = defaultdict(list)
         """By attempt and role, calls; each a tuple of messages."""
+        self.describes = {}
+        """By name of an episode, the ids of what its task's description may come with: the episode, its mistake."""
 
     def words(self, *owner):
         return f"{self.marks.new(*owner)} {' '.join(self.marks.draw.choices(WORDS, k=4))}"
@@ -131,13 +135,23 @@ class World:
             for key in ("root_cause", "what_went_wrong", "what_to_change")
         }
         reflection = Reflection(reflection_id=name, about_attempt=1, confidence=0.5, source="llm", **fields)
-        return Episode(
+        episode = Episode(
             episode_id=name, session_id=f"before/{name}", agent_id="a", task_id=task_id, attempt_number=1,
-            task_description=f"def g(x):\n    '''{self.words('episode', name, 'task')} {self.hostile()}'''\n",
+            task_description=f"def g(x):\n    '''{self.words('described', name)} {self.hostile()}'''\n",
             code=f"def g(x):\n    return '{self.words('episode', name, 'code')}'\n{self.hostile()}",
             test_results=f"{self.words('episode', name, 'feedback')} {self.hostile()}",
             reflection=reflection, passed=name.endswith("2"), timestamp=1.0,
         )  # fmt: skip
+        self.describes[name] = {name}
+        if episode.passed:
+            return episode
+
+        def failing(message):
+            return replace(episode, results=Results(failing=(Check(name="f", outcome="fail", message=message),)))
+
+        (mistake,) = mistakes_of([failing("")])
+        self.describes[name].add(mistake.mistake_id)
+        return failing(self.words("mistake", mistake.mistake_id))
 
     def archive(self):
         """What earlier runs left: with other tasks, and with this very one."""
@@ -150,15 +164,6 @@ class World:
                 Wisdom(
                     wisdom_id=f"wisdom-{i}", pattern=f"{self.words('wisdom', f'wisdom-{i}')} {shared}", frequency=2,
                     impact=0.5, domain="code", tasks=("other/0", "other/1"), advice=self.hostile(),
-                )
-                for i in range(n)
-            ]
-        )  # fmt: skip
-        store.append(
-            [
-                Mistake(
-                    mistake_id=f"mistake-{i}", task_id=f"other/{i}", prompt=f"{shared} {self.hostile()}",
-                    prompt_hash=str(i), mistake=self.words("mistake", f"mistake-{i}"), severity=1.0,
                 )
                 for i in range(n)
             ]
@@ -295,6 +300,7 @@ def proved(cfg, world):
         read = world.marks.within(m.content for call in actors for m in call)
         recalled = {*attempt.recalled, *attempt.recalled_wisdom, *attempt.recalled_mistakes}
         assert named(read, ids, attempt.number) == recalled
+        assert all(world.describes[owner[1]] & recalled for owner in read if owner[0] == "described")
         assert ("task", "own/task") in read
         others = [call for role in ("reflector", "critic") for call in world.received[attempt.number, role]]
         read_by_others = world.marks.within(m.content for call in others for m in call)
@@ -304,7 +310,9 @@ def proved(cfg, world):
         counts["left_out"] += len(attempt.trajectory.left_out)
         assert recalled.isdisjoint(attempt.trajectory.left_out)
     anybody = world.marks.within(world.texts())
-    assert not {owner for owner in anybody if owner[0] == "hidden" or owner[:2] == ("episode", "same")}
+    assert not {
+        owner for owner in anybody if owner[0] == "hidden" or owner[:2] in (("episode", "same"), ("described", "same"))
+    }
     return counts
 
 

@@ -6,21 +6,9 @@ from msgspec.structs import replace
 from reflexion_lab.errors import StoreError
 from reflexion_lab.memory.archive import Archive, Learnt, Shown
 from reflexion_lab.memory.episodic import episode_of
-from reflexion_lab.memory.lessons.mistakes import mistakes_of
 from reflexion_lab.memory.recall import Similar, WindowThenSimilar
 from reflexion_lab.memory.retrieval.jaccard import Jaccard
-from reflexion_lab.records import (
-    Check,
-    Episode,
-    Evaluation,
-    Mistake,
-    Recollection,
-    Session,
-    Task,
-    Trajectory,
-    Wisdom,
-    identity,
-)
+from reflexion_lab.records import Check, Episode, Evaluation, Recollection, Session, Task, Trajectory, Wisdom, identity
 from reflexion_lab.storage.in_memory import InMemory
 from reflexion_lab.storage.jsonl import Jsonl
 from tests import builders
@@ -52,7 +40,6 @@ def learnt(about, *attempts, run="run"):
     name = f"{run}/{about.task_id}"
     return Learnt(
         episodes=tuple(episode_of(about, attempt, name, "arm") for attempt in attempts),
-        mistakes=tuple(mistakes_of(about, attempts, session_id=name)),
         session=Session(session_id=name, timestamp=9e9),
     )
 
@@ -195,7 +182,7 @@ def test_the_next_run_starts_with_the_stored_records():
     first = archive("ab", store)
     second = archive(store=store)
     beginning = second.begin()
-    assert (beginning.episodes, beginning.mistakes, len(beginning.wisdom)) == (2, 2, 1)
+    assert (beginning.episodes, len(beginning.wisdom)) == (2, 1)
     prompt = task("c", CAUSE)
     assert second.lessons(prompt, []) == first.lessons(prompt, [])
     assert second.similar(task("c"), [], 3, 0.0) == first.similar(task("c"), [], 3, 0.0)
@@ -215,11 +202,7 @@ def test_a_resumed_run_knows_what_it_knew_at_its_start_only():
 
 
 def aged(update):
-    return replace(
-        update,
-        episodes=tuple(replace(episode, timestamp=1.0) for episode in update.episodes),
-        mistakes=tuple(replace(mistake, timestamp=1.0) for mistake in update.mistakes),
-    )
+    return replace(update, episodes=tuple(replace(episode, timestamp=1.0) for episode in update.episodes))
 
 
 def test_later_records_are_not_read_even_after_a_prune():
@@ -243,14 +226,11 @@ def test_a_resumed_run_skips_its_own_records_after_a_prune(old, left):
     archive(store=store).absorb([aged(update) if name in old else update for name, update in updates])
     first = archive(store=store)
     beginning = first.begin()
-    newest = [*store.read(Episode)][-1].episode_id, [*store.read(Mistake)][-1].mistake_id
-    assert (beginning.newest_episode, beginning.newest_mistake) == newest
+    assert beginning.newest_episode == [*store.read(Episode)][-1].episode_id
     first.absorb([learnt("c", attempt("c", cause="another"))])
     store.prune(2.0)
     resumed = archive(store=store)
-    with pytest.warns(
-        RuntimeWarning, match=rf"2 episodes and 2 mistakes then, {len(left)} and {len(left)} of them now"
-    ):
+    with pytest.warns(RuntimeWarning, match=rf"2 episodes then, {len(left)} of them now"):
         resumed.begin(beginning, "run")
     assert similar(resumed) == [*left]
     assert [mistake.task_id for mistake in resumed.lessons(task("z"), []).mistakes] == [*left]
@@ -264,9 +244,9 @@ def test_the_same_round_twice_changes_nothing_in_the_store():
         resumed = archive(store=store)
         resumed.begin(archive().begin())
         resumed.absorb(updates)
-        stored.append([list(store.read(kind)) for kind in (Episode, Wisdom, Mistake, Session)])
+        stored.append([list(store.read(kind)) for kind in (Episode, Wisdom, Session)])
     assert stored[0] == stored[1]
-    assert [len(records) for records in stored[0]] == [4, 1, 2, 2]
+    assert [len(records) for records in stored[0]] == [4, 1, 2]
 
 
 def test_usage_counts_once_however_often_the_store_is_read():

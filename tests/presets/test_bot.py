@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 import reflexion_lab as rl
 from reflexion_lab.cli.main import main
-from reflexion_lab.records import Episode, Mistake, Session
+from reflexion_lab.records import Episode, Session
 from reflexion_lab.storage.place import opened
 
 SMALL = ("preset=bot", "model=simulated", "model.first=0", "model.repair=0", "benchmark.load.n=2", "tracker=none")
@@ -18,7 +18,7 @@ def prompts(run):
 
 
 def stored(place="runs/memory"):
-    return [[*opened(place).read(kind)] for kind in (Episode, Mistake, Session)]
+    return [[*opened(place).read(kind)] for kind in (Episode, Session)]
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def test_progress_is_kept_from_run_to_run_of_one_attempt_each_and_by_an_import_u
     for copy, kept in zip(stored("copy")[1:], stored()[1:], strict=True):
         assert [replace(each, timestamp=0) for each in copy] == [replace(each, timestamp=0) for each in kept]
     assert main(["memory", "prune", "--days", "0", "--store", "copy"]) == 0
-    assert stored("copy") == [[], [], []]
+    assert stored("copy") == [[], []]
 
 
 def test_episodes_of_the_run_before_are_not_the_loops_own(bot):

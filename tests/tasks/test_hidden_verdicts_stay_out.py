@@ -15,7 +15,7 @@ import pytest
 
 from reflexion_lab.agent.models.scripted import ScriptedModel
 from reflexion_lab.analysis.summary import bare
-from reflexion_lab.records import Episode, Grade, Mistake, Session, Wisdom
+from reflexion_lab.records import Episode, Grade, Session, Wisdom
 from reflexion_lab.runner.config.assemble import assemble
 from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.storage.place import opened
@@ -134,7 +134,7 @@ class Run:
         """Content of loops, memory and store, without ids and times."""
         archive, run_id = self.lab.archive, self.lab.folder.manifest.run_id
         store = opened(str(self.store))
-        records = {kind.__name__: list(store.read(kind)) for kind in (Episode, Wisdom, Mistake, Session)}
+        records = {kind.__name__: list(store.read(kind)) for kind in (Episode, Wisdom, Session)}
         store.close()
         state = {
             **records,

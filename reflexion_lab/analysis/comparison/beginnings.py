@@ -47,7 +47,7 @@ def facts(log: Log, first: Log) -> Iterator[tuple[str, str]]:
     start = (log.beginning or Beginning()).of_store
     if manifest.provenance.items and log.beginning and log.beginning.stored is UNSET:  # items of another run
         start = replace(start, items=())
-    counts = {"episodes": start.episodes, "mistakes": start.mistakes, "wisdom": len(start.wisdom)}
+    counts = {"episodes": start.episodes, "wisdom": len(start.wisdom)}
     words = ", ".join(f"{n} {name}" for name, n in (counts | {"items": len(start.items)}).items() if n)
     if words or manifest.provenance.store:
         yield MEMORY, f"{words} ({hashlib.sha256(msgspec.json.encode(start)).hexdigest()[:4]})" if words else "nothing"

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Iterable, Sequence
 from itertools import count, pairwise
 
 from msgspec.structs import replace
 
 from reflexion_lab.limits import Positive, Share, validated
-from reflexion_lab.memory.retrieval.texts import signature
 from reflexion_lab.memory.retrieval.trace import note
 from reflexion_lab.protocols import Retriever
-from reflexion_lab.records import UNKNOWN, Attempt, Evaluation, Mistake, Task
+from reflexion_lab.records import UNKNOWN, Episode, Mistake
 
 CHECK_CHARS = 200
-"""Maximum characters of a quoted check."""
+"""Maximum characters of a quoted check, and of an issue."""
 
 
 class Mistakes:
@@ -39,30 +37,24 @@ class Mistakes:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def extend(self, mistakes: Iterable[Mistake]) -> list[Mistake]:
-        """Add mistakes, oldest first; returns them as stored.
-
-        A known id is replaced in place, under its older document, and keeps its correction if the new one has none. A
-        mistake without a time is dated now. Those without a prompt are left out: none is similar to it.
+    def extend(self, mistakes: Iterable[Mistake]) -> None:
+        """Add mistakes, oldest first. A known id is replaced in place, under its older document, and keeps its
+        correction if the new one has none. Those without a prompt are left out: none is similar to it.
         """
-        dated = (entry if entry.timestamp else replace(entry, timestamp=time.time()) for entry in mistakes)
-        entries = [entry for entry in dated if entry.prompt.strip()]
+        entries = [entry for entry in mistakes if entry.prompt.strip()]
         new = {entry.mistake_id: entry.prompt for entry in entries if entry.mistake_id not in self._numbers}
         if new:
             self._retriever.add(list(new.values()))
         self._numbers |= dict(zip(new, count(self._next)))
         self._next += len(new)
-        stored = []
         for entry in entries:
             number = self._numbers[entry.mistake_id]
             older = self._entries.get(number, entry)
             self._entries[number] = replace(entry, correction=entry.correction or older.correction)
-            stored.append(self._entries[number])
         while len(self._entries) > self.max_entries:
             oldest = self._entries.pop(self._next - len(self._entries))
             del self._numbers[oldest.mistake_id]
         self._retriever.forget(self._next - len(self._entries))
-        return stored
 
     def retrieve_similar(self, prompt: str, k: int = 3, *, except_task: str = "") -> list[Mistake]:
         """At most `k` mistakes with the most similar prompts, best first, the newer first on a tie.
@@ -78,51 +70,46 @@ class Mistakes:
         return [mistake for mistake in near.values() if not except_task or mistake.task_id != except_task][:k]
 
 
-def mistakes_of(
-    task: Task, attempts: Sequence[Attempt], timestamp: float | None = None, session_id: str = ""
-) -> list[Mistake]:
-    """Distinct mistakes of one task's attempts, oldest first; attempts without a verdict are skipped.
+def mistakes_of(loop: Sequence[Episode]) -> list[Mistake]:
+    """Distinct mistakes of one loop, oldest first as its episodes; those without a verdict are skipped.
 
-    The correction is `what_to_change` of the last reflection before an attempt passed. `attempts`: oldest first.
-    `timestamp`: seconds since the epoch; None: now.
+    The correction is `what_to_change` of the last reflection before an attempt passed.
     """
-    now = time.time() if timestamp is None else timestamp
-    prompt_hash = _digest(task.prompt)
     mistakes: dict[str, Mistake] = {}
-    for place, attempt in enumerate(attempts):
-        evaluation = attempt.evaluation
-        if evaluation.passed or evaluation.outcome in UNKNOWN:
+    for place, episode in enumerate(loop):
+        outcome = episode.metadata.get("outcome") or "fail"
+        if episode.passed or outcome in UNKNOWN:
             continue
-        kind = "\n".join([signature(evaluation) or evaluation.outcome, *_failing_check(evaluation)])
-        before = next((before for before, later in pairwise(attempts[place:]) if later.evaluation.passed), None)
+        prompt_hash = _digest(episode.task_description)
+        kind = "\n".join([episode.failure_analysis or outcome, *_failing_check(episode)])
+        before = next((before for before, later in pairwise(loop[place:]) if later.passed), None)
         mistake = Mistake(
-            mistake_id=f"mistake-{session_id or task.loop_id}-{_digest(prompt_hash, kind)}",
-            task_id=task.task_id,
-            prompt=task.prompt,
+            mistake_id=f"mistake-{episode.session_id}-{_digest(prompt_hash, kind)}",
+            task_id=episode.task_id,
+            prompt=episode.task_description,
             prompt_hash=prompt_hash,
-            mistake=_description(attempt),
-            correction=before.reflection.what_to_change if before and before.reflection else "",
-            severity=min(max(1 - evaluation.reward, 0.0), 1.0),
-            timestamp=now,
+            mistake=_description(episode, outcome),
+            correction=before.improvement if before else "",
+            severity=min(max(1 - episode.reward, 0.0), 1.0),
+            timestamp=episode.timestamp,
         )
         mistakes.setdefault(mistake.mistake_id, mistake)
     return list(mistakes.values())
 
 
-def _description(attempt: Attempt) -> str:
+def _description(episode: Episode, outcome: str) -> str:
     """The first failure with its values, its check, and the critic's first issue with the submitted program."""
-    critiques = [step.critique for step in attempt.trajectory.steps if step.critique]
-    issues = [f"Issue: {issue[:CHECK_CHARS]}" for issue in (critiques[-1].issues[:1] if critiques else ())]
-    failure = next(iter(attempt.evaluation.failures), None)
+    issues = [f"Issue: {issue}" for issue in [episode.metadata.get("issue")] if issue]
+    failure = next(iter(episode.results.failing), None)
     if failure is None:
-        return "\n".join([attempt.evaluation.outcome, *issues])
+        return "\n".join([outcome, *issues])
     values = f"got {failure.actual}, expected {failure.expected}" if failure.expected else failure.message
     words = " ".join(filter(None, (failure.error_type or failure.outcome, values[:CHECK_CHARS])))
-    return "\n".join([words, *_failing_check(attempt.evaluation), *issues])
+    return "\n".join([words, *_failing_check(episode), *issues])
 
 
-def _failing_check(evaluation: Evaluation) -> list[str]:
-    return [f"Failing check: {failure.name[:CHECK_CHARS]}" for failure in evaluation.failures[:1]]
+def _failing_check(episode: Episode) -> list[str]:
+    return [f"Failing check: {check.name[:CHECK_CHARS]}" for check in episode.results.failing[:1]]
 
 
 def _digest(*texts: str) -> str:

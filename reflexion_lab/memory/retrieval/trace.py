@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from contextvars import ContextVar
 
-from reflexion_lab.protocols import Hit, Retriever, Stored
-from reflexion_lab.records import Retrieved
+from reflexion_lab.protocols import Hit, Retriever
+from reflexion_lab.records import Record, Retrieved
 from reflexion_lab.storage.kinds import id_of
 from reflexion_lab.text.shorten import line
 
-Search = tuple[Retriever, str, Sequence[Hit], Mapping[int, Stored]]
+Search = tuple[Retriever, str, Sequence[Hit], Mapping[int, Record]]
 """Retriever, query, hits, and by document number the records of those that reached the threshold."""
 SEARCHES: ContextVar[list[Search] | None] = ContextVar("searches", default=None)
 """The searches of the recollection at work, which sets it."""
@@ -18,7 +18,7 @@ TEXTS = ("improvement", "test_results", "advice", "pattern", "mistake", "text", 
 """Fields of records with their lesson, the shortest useful one first."""
 
 
-def note(retriever: Retriever, query: str, hits: Sequence[Hit], records: Mapping[int, Stored]) -> None:
+def note(retriever: Retriever, query: str, hits: Sequence[Hit], records: Mapping[int, Record]) -> None:
     """Add a search to those of the recollection at work, if there is one."""
     if (searches := SEARCHES.get()) is not None:
         searches.append((retriever, query, hits, records))

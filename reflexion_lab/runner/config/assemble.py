@@ -27,7 +27,6 @@ from reflexion_lab.records import (
     Evaluation,
     Item,
     Manifest,
-    Mistake,
     Provenance,
     Recollection,
     Reflection,
@@ -493,10 +492,10 @@ def _store_state(cfg: Config, archive: Archive | None) -> str:
     snapshot = snapshot_path(cfg)
     with _locked(snapshot):
         if snapshot and (known := read_beginning(snapshot)):
-            is_filled = bool(known.episodes or known.mistakes or known.wisdom or known.items)
+            is_filled = bool(known.episodes or known.wisdom or known.items)
         else:
             read = archive.store.read
-            is_filled = any(True for _ in chain(read(Episode), read(Mistake), read(Wisdom), read(Item)))
+            is_filled = any(True for _ in chain(read(Episode), read(Wisdom), read(Item)))
     return "filled" if is_filled else "empty"
 
 

@@ -20,7 +20,7 @@ from reflexion_lab.analysis.summary import figures
 from reflexion_lab.io.files import Scratch
 from reflexion_lab.io.secrets import SHAPES, of_environment, without_logins
 from reflexion_lab.protocols import Store
-from reflexion_lab.records import Beginning, Completion, Episode, Manifest, Mistake, Session
+from reflexion_lab.records import Beginning, Completion, Episode, Manifest, Session
 from reflexion_lab.runner.config.build import has_durable_store
 from reflexion_lab.runner.folder import registration
 from reflexion_lab.runner.folder.folder import RunFolder
@@ -168,16 +168,14 @@ def _data(config: Mapping[str, Any]) -> str | None:
 
 def _write_memory(beginning: Beginning, run_id: str, store: Store | None, folder: Path) -> None:
     """Write the contents of the store at the start of the run into a store of its own."""
-    if store is None and (beginning.episodes or beginning.mistakes):
+    if store is None and beginning.episodes:
         raise BundleError("the run read a store when it began", expected="it, so that it is packed too: --store PLACE")
     held = Jsonl(folder)
     if store is not None:
         episodes = [record for record in store.read(Episode) if not record.session_id.startswith(f"{run_id}/")]
-        mistakes = [record for record in store.read(Mistake) if not record.mistake_id.startswith(f"mistake-{run_id}/")]
         held.append(episodes[: beginning.episodes])
         loops = {record.session_id for record in episodes[: beginning.episodes]}
         held.append([record for record in store.read(Session) if record.session_id in loops])
-        held.append(mistakes[: beginning.mistakes])
     held.append(beginning.wisdom)
     held.close()
 
