@@ -36,7 +36,6 @@ from reflexion_lab.records import (
     Sampling,
     Search,
     Selection,
-    Session,
     Task,
     Trajectory,
     Wisdom,
@@ -47,10 +46,10 @@ if TYPE_CHECKING:
     from numpy import float32
     from numpy.typing import NDArray
 
-Stored = Episode | Wisdom | Session | Item
+Stored = Episode | Wisdom | Item
 Outcome = Literal["any", "passed", "failed"]
 """Outcome of an attempt by its feedback."""
-S = TypeVar("S", Episode, Wisdom, Session, Item)
+S = TypeVar("S", Episode, Wisdom, Item)
 
 
 class Hit(NamedTuple):
@@ -202,9 +201,6 @@ class SharedMemory(Protocol):
     def past(self, task: Task) -> list[Episode]:
         """Episodes of earlier runs on the same task, oldest first, if the config allows reading them."""
 
-    def last_session(self, task: Task) -> Session | None:
-        """The session of the loop of the newest of these episodes; None if none is known."""
-
     def lessons(self, task: Task, own: Sequence[Episode]) -> Recollection:
         """Wisdom, mistakes and insights for the next attempt at `task`; no episodes."""
 
@@ -247,7 +243,7 @@ class Memory(Protocol):
 
 
 class Store(Protocol):
-    """Episodes, wisdom, sessions and items across runs. Thread-safe; processes may share one place."""
+    """Episodes, wisdom and items across runs. Thread-safe; processes may share one place."""
 
     def append(self, records: Sequence[Stored]) -> None:
         """Store `records`; they survive `kill -9` once this returns. A known id replaces the older record in place.
@@ -262,7 +258,7 @@ class Store(Protocol):
         """Episodes, newest first. Raises StoreError."""
 
     def prune(self, before: float) -> int:
-        """Remove episodes and sessions up to `before` (epoch seconds); return the number. Raises StoreError."""
+        """Remove episodes up to `before` (epoch seconds); return the number. Raises StoreError."""
 
     def clear(self) -> None:
         """Remove all records of every kind. Raises StoreError."""

@@ -46,7 +46,7 @@ def add(commands: place.Commands) -> None:
     sub = _add(kinds, "analyze", analyze, text)
     place.add_runs(sub)
     place.add_json(sub)
-    sub = _add(kinds, "prune", prune, "remove old episodes and sessions; cannot be undone")
+    sub = _add(kinds, "prune", prune, "remove old episodes, from which mistakes and sessions come; cannot be undone")
     sub.add_argument("--days", metavar="N", type=float, required=True, help="minimum age in days")
     place.add_flag(sub, "--dry-run", "only print the number")
     sub = _add(kinds, "clear", clear, "remove all records of every kind; cannot be undone")
@@ -222,7 +222,7 @@ def analyze(options: argparse.Namespace) -> None:
     from reflexion_lab.cli.memory_import import records_of
 
     if options.runs or options.last:
-        records = [record for folder in place.chosen(options) for record in records_of(folder, {}, {})]
+        records = [record for folder in place.chosen(options) for record in records_of(folder, {})]
     else:
         with place.kept_at(options.store) as store:
             records = [*store.read(Episode)]
@@ -254,7 +254,7 @@ def prune(options: argparse.Namespace) -> None:
         else:
             count = store.prune(before)
     verb = "would be removed" if options.dry_run else "removed"
-    say(f"{count:,} episodes and sessions of {options.days:g} days or older {verb}")
+    say(f"{count:,} episodes of {options.days:g} days or older {verb}")
 
 
 def clear(options: argparse.Namespace) -> None:

@@ -6,7 +6,7 @@ import calendar
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice, takewhile
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +15,13 @@ from msgspec.structs import replace
 from reflexion_lab.cli.place import counted, is_store, kept_at, without_password
 from reflexion_lab.errors import ConfigError, StoreError
 from reflexion_lab.memory.curators.items import after
-from reflexion_lab.memory.episodic import episode_of, session_after, session_id
+from reflexion_lab.memory.episodic import episode_of, session_id
 from reflexion_lab.memory.reflection_files import ReflectionFiles
 from reflexion_lab.protocols import Store, Stored
-from reflexion_lab.records import Episode, Item, Manifest, Record, Session, Task, Wisdom, identity
+from reflexion_lab.records import Episode, Item, Manifest, Record, Task, Wisdom, identity
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.runner.objects import method_of
-from reflexion_lab.storage.kinds import AGING, KIND_OF, KINDS, id_of
+from reflexion_lab.storage.kinds import KIND_OF, KINDS, id_of
 from reflexion_lab.storage.place import entries, load
 
 EXPECTED = "a store, an export (*.jsonl, *.json), a run folder, or a folder of reflection files"
@@ -160,12 +160,9 @@ def _append(store: Store, place: str) -> tuple[dict[str, int], str]:
 def _append_run(store: Store, path: Path) -> tuple[dict[str, int], str]:
     prompts, missing = _prompts(path)
     folder = RunFolder.existing(path)
-    own = f"{folder.manifest.run_id}/"
-    verdicts = {each.session_id: each.last_evaluation for each in store.read(Session)}
-    earlier = takewhile(lambda episode: not episode.session_id.startswith(own), store.read(Episode))
-    records = records_of(folder, prompts, {episode.task_id: verdicts.get(episode.session_id) for episode in earlier})
+    records = records_of(folder, prompts)
     ids = {id_of(record) for record in records}
-    known = {id_of(record): record for kind in AGING for record in store.read(kind) if id_of(record) in ids}
+    known = {each.episode_id: each for each in store.read(Episode) if each.episode_id in ids}
     _append_all(store, (_completed(record, known) for record in records))
     return Counter(KIND_OF[type(record)].name for record in records), missing
 
@@ -178,11 +175,8 @@ def _append_all(store: Store, records: Iterable[Stored]) -> int:
     return count
 
 
-def records_of(folder: RunFolder, prompts: Mapping[str, str], earlier: Mapping[str, Any]) -> list[Stored]:
-    """Episodes and sessions of a run's loops, dated at the run's start, and its items.
-
-    `earlier`: the last verdict on each task before the run, from which progress is measured.
-    """
+def records_of(folder: RunFolder, prompts: Mapping[str, str]) -> list[Stored]:
+    """Episodes of a run's loops, dated at the run's start, and its items."""
     manifest = folder.manifest
     start = _seconds(manifest)
     records: list[Stored] = []
@@ -190,12 +184,9 @@ def records_of(folder: RunFolder, prompts: Mapping[str, str], earlier: Mapping[s
         (base, repetition), prompt = identity(task_id), prompts.get(task_id, "")
         task = Task(task_id=base, repetition=repetition, prompt=prompt, entry_point="")
         name = session_id(manifest.run_id, task_id)
-        session = Session(session_id=name, last_evaluation=earlier.get(task.task_id), timestamp=start)
         for attempt in attempts:
-            session = session_after(session, attempt)
             episode = episode_of(task, attempt, name, str(manifest.config.get("arm") or "actor"))
             records.append(replace(episode, timestamp=start))
-        records.append(session)
     return records + _items_of(folder)
 
 
@@ -209,13 +200,12 @@ def _items_of(folder: RunFolder) -> list[Stored]:
     return [*(replace(item, owner=owner) for item in items), *(Item(item_id=name, text="") for name in removed)]
 
 
-def _completed(record: Stored, known: Mapping[str, Any]) -> Stored:
-    """`record` with the time and prompt of the stored record of the same id."""
-    if (older := known.get(id_of(record))) is None:
+def _completed(record: Stored, known: Mapping[str, Episode]) -> Stored:
+    """An episode with the time and prompt of the stored one of the same id."""
+    if not isinstance(record, Episode) or (older := known.get(record.episode_id)) is None:
         return record
-    if isinstance(record, Episode):
-        record = replace(record, task_description=record.task_description or older.task_description)
-    return replace(record, timestamp=older.timestamp)
+    description = record.task_description or older.task_description
+    return replace(record, task_description=description, timestamp=older.timestamp)
 
 
 def _prompts(path: Path) -> tuple[dict[str, str], str]:

@@ -6,18 +6,16 @@ Recall depends on the seed and the round size, not on the number of workers or o
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import groupby, pairwise
-from typing import TypeVar
 
 from msgspec.structs import replace
 
 from reflexion_lab.errors import StoreError
 from reflexion_lab.limits import Count, Positive, Share, check_fields, validated
 from reflexion_lab.memory.curators.curated import CuratedMemory
-from reflexion_lab.memory.episodic import EpisodeBuffer, episode_of, session_after, session_id
+from reflexion_lab.memory.episodic import EpisodeBuffer, episode_of, session_id
 from reflexion_lab.memory.lessons.insights import Insights, insight_of, with_insight
 from reflexion_lab.memory.lessons.mistakes import Mistakes, mistakes_of
 from reflexion_lab.memory.lessons.wisdom import HISTORY, Extraction, WisdomBook, recount, wisdom_used, with_fields_of
@@ -33,14 +31,12 @@ from reflexion_lab.records import (
     Recollection,
     Record,
     Selection,
-    Session,
     Task,
     Update,
     Wisdom,
 )
-from reflexion_lab.storage.kinds import AGING, id_of, is_removed
+from reflexion_lab.storage.kinds import id_of, is_removed
 
-D = TypeVar("D", Episode, Session)
 WIDER = 4
 """Growth factor of a search that found too few episodes of the wanted outcome."""
 
@@ -56,13 +52,6 @@ class Shown(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Minimum retriever score of wisdom and mistakes."""
     max_tokens: Count = 600
     """Token budget of all lessons together; those that do not fit are left out."""
-
-
-class Learnt(Record, frozen=True, kw_only=True):
-    """Episodes and session of one task's loop, for shared memory."""
-
-    episodes: tuple[Episode, ...]
-    session: Session
 
 
 class Archive:
@@ -108,10 +97,7 @@ class Archive:
         self.keeps_episodes = keeps_episodes
         self._extraction = Extraction()
         self._taken, self._has_learnt = 0, False
-        self._loops: dict[str, str] = {}
-        """Session id of the newest loop of each task."""
-        self._sessions: dict[str, Session] = {}
-        self._times: dict[str, float] = {}  # of the records that a resumed run has stored, by id
+        self._times: dict[str, float] = {}  # of the episodes that a resumed run has stored, by id
 
     def begin(
         self, beginning: Beginning | None = None, run_id: str = "", items: Sequence[Item] | None = None
@@ -131,14 +117,11 @@ class Archive:
             episodes = _until(episodes, beginning.episodes, beginning.newest_episode)
         if beginning and run_id:
             episodes = [each for each in episodes if not each.episode_id.startswith(f"ep-{run_id}/")]
-            stored = (record for kind in AGING for record in self.store.read(kind))
-            self._times = {id_of(record): record.timestamp for record in stored if f"{run_id}/" in id_of(record)}
+            own = (each for each in self.store.read(Episode) if each.episode_id.startswith(f"ep-{run_id}/"))
+            self._times = {each.episode_id: each.timestamp for each in own}
         for entry in wisdom:
             self.book.upsert(replace(entry, use_count=0, success_rate=0.0))
         self._take(episodes)
-        if self.same_task:
-            loops = {*self._loops.values()}
-            self._sessions = {each.session_id: each for each in self.store.read(Session) if each.session_id in loops}
         for entry in wisdom:
             self.book.remember_usage(entry)
         if beginning and len(episodes) != beginning.episodes:
@@ -190,20 +173,15 @@ class Archive:
             self._in_store(lambda: self.store.append([*changed, *removed]), "the run continues")
         return updates
 
-    def absorb(self, updates: Sequence[Learnt]) -> None:
-        """Add a round's updates, in task order, and store them. A repetition does not change the store."""
-        if not updates:
+    def absorb(self, episodes: Sequence[Episode]) -> None:
+        """Add a round's episodes, in task order, and store them. A repetition does not change the store."""
+        if not episodes:
             return
-        episodes = self._dated(episode for task in updates for episode in task.episodes)
-        sessions = self._dated(task.session for task in updates)
-        changed = self._take(episodes)
-        self._sessions |= {session.session_id: session for session in sessions if self.same_task}
+        dated = [replace(each, timestamp=self._times.get(each.episode_id, each.timestamp)) for each in episodes]
+        changed = self._take(dated)
         self._has_learnt = True
-        records: list[Stored] = [*episodes, *sessions, *changed]
+        records: list[Stored] = [*dated, *changed]
         self._in_store(lambda: self.store.append(records), "the run continues")
-
-    def _dated(self, records: Iterable[D]) -> list[D]:
-        return [replace(record, timestamp=self._times.get(id_of(record), record.timestamp)) for record in records]
 
     def close(self) -> None:
         """Recount wisdom if other runs wrote to the store, and close it; errors become warnings."""
@@ -240,9 +218,6 @@ class Archive:
     def past(self, task: Task) -> list[Episode]:
         """Episodes of earlier runs and rounds on this task, oldest first; [] unless `same_task`."""
         return self.buffer.by_task(task.task_id) if self.same_task else []
-
-    def last_session(self, task: Task) -> Session | None:
-        return self._sessions.get(self._loops.get(task.task_id, ""))
 
     def lessons(self, task: Task, own: Sequence[Episode]) -> Recollection:
         text, limits = failure_query(task, own), self.shown
@@ -288,7 +263,6 @@ class Archive:
 
     def _learn(self, attempts: Sequence[Episode]) -> None:
         """Insights and outcomes of one loop."""
-        self._loops[attempts[-1].task_id] = attempts[-1].session_id
         for episode in attempts:
             if episode.reflection:
                 self.insights.add(episode.task_id, insight_of(episode.reflection))
@@ -355,7 +329,7 @@ class Rounds:
         """Whether the run had ended before: its items are in the store, as far as nobody removed them."""
         self._number = 0
         self.frozen = frozenset(frozen)
-        self._updates: dict[str, Learnt] = {}
+        self._episodes: dict[str, list[Episode]] = {}
         self._attempts: dict[str, Sequence[Attempt]] = {}
 
     def of(self, tasks: Sequence[Task]) -> list[Sequence[Task]]:
@@ -368,31 +342,21 @@ class Rounds:
         return task.loop_id in self.frozen
 
     def finished(self, task: Task, attempts: Sequence[Attempt]) -> None:
-        """Keep a task's updates until its round ends. Thread-safe."""
+        """Keep a task's attempts until its round ends. Thread-safe."""
         if self._is_frozen(task):
             return
         if self.archive.keeps_episodes:
-            self._updates[task.loop_id] = self._learnt(task, attempts)
+            name = session_id(self.run_id, task.loop_id)
+            self._episodes[task.loop_id] = [episode_of(task, attempt, name, self.agent_id) for attempt in attempts]
         if self.archive.curated:
             self._attempts[task.loop_id] = tuple(attempts)
 
-    def _learnt(self, task: Task, attempts: Sequence[Attempt]) -> Learnt:
-        name = session_id(self.run_id, task.loop_id)
-        before = last.last_evaluation if (last := self.archive.last_session(task)) else None
-        session = Session(session_id=name, last_evaluation=before, timestamp=time.time())
-        for attempt in attempts:
-            session = session_after(session, attempt)
-        return Learnt(
-            episodes=tuple(episode_of(task, attempt, name, self.agent_id) for attempt in attempts), session=session
-        )
-
     def end(self, tasks: Sequence[Task]) -> None:
-        """Add the round's updates to shared memory, in task order."""
+        """Add the round's attempts to shared memory, in task order."""
         if self._is_frozen(tasks[0]):
             return
-        updates = [self._updates.pop(task.loop_id) for task in tasks] if self.archive.keeps_episodes else []
         loops = [(task, self._attempts.pop(task.loop_id, ())) for task in tasks]
-        self.archive.absorb(updates)
+        self.archive.absorb([episode for task in tasks for episode in self._episodes.pop(task.loop_id, ())])
         done = [update for update in self.done if update.round == self._number]
         # A kill may have come between the log and the store, but in the last logged round alone.
         is_stored = self.is_over or self._number < max((update.round for update in self.done), default=0)

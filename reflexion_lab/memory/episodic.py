@@ -23,6 +23,7 @@ from reflexion_lab.memory.retrieval.trace import SEARCHES, Search, note, retriev
 from reflexion_lab.protocols import Outcome, Recall, Retriever, SharedMemory
 from reflexion_lab.records import (
     Attempt,
+    Check,
     Episode,
     Evaluation,
     Item,
@@ -52,9 +53,6 @@ class NoSharedMemory:
 
     def past(self, task: Task) -> list[Episode]:
         return []
-
-    def last_session(self, task: Task) -> Session | None:
-        return None
 
     def lessons(self, task: Task, own: object) -> Recollection:
         return Recollection()
@@ -100,7 +98,7 @@ class EpisodicMemory:
         """The episodes and lessons that the actor reads."""
         own = self.buffer.by_task(task.task_id)
         if not own and self.show_session:
-            self.session = session_of(self.known.past(task), self.session, self.known.last_session(task))
+            self.session = session_of(self.known.past(task), self.session)
         has_session = self.show_session and self.session.last_evaluation is not None
         searches: list[Search] = []
         before = SEARCHES.set(searches)
@@ -175,19 +173,23 @@ def episode_of(task: Task, attempt: Attempt, session_id: str, agent_id: str) -> 
     """The episode of an attempt."""
     reflection, evaluation = attempt.reflection, attempt.evaluation
     metadata = {"verification_type": evaluation.verification_type, "outcome": evaluation.outcome}
-    metadata["errors"] = str(len(evaluation.failures))
+    metadata |= {"errors": str(len(evaluation.failures)), "trajectory": summary_of(attempt.trajectory)}
     if attempt.recalled_wisdom:
         metadata["wisdom"] = " ".join(attempt.recalled_wisdom)
     critiques = [step.critique for step in attempt.trajectory.steps if step.critique]
     if critiques and critiques[-1].issues:  # with the submitted program
         metadata["issue"] = critiques[-1].issues[0][:CHECK_CHARS]
     total, failed = len(evaluation.checks), len(evaluation.failures)
+    results = Results(
+        total=total, passed=total - failed, failed=failed, failing=evaluation.failures,
+        tests=sum(check.kind == "test" for check in evaluation.checks), components=evaluation.components,
+        issues=evaluation.issues, suggestions=evaluation.suggestions,
+    )  # fmt: skip
     return Episode(
         episode_id=f"ep-{session_id}-{attempt.number}", session_id=session_id, turn_id=str(attempt.number),
         agent_id=agent_id, task_id=task.task_id, task_description=task.prompt, attempt_number=attempt.number,
         code=attempt.trajectory.solution, test_results=evaluation.feedback, failure_analysis=signature(evaluation),
-        results=Results(total=total, passed=total - failed, failed=failed, failing=evaluation.failures),
-        reflection=reflection, improvement=reflection.what_to_change if reflection else "",
+        results=results, reflection=reflection, improvement=reflection.what_to_change if reflection else "",
         confidence=reflection.confidence if reflection else 0.0, passed=evaluation.passed, reward=evaluation.reward,
         timestamp=time.time(), metadata=metadata,
     )  # fmt: skip
@@ -227,8 +229,8 @@ def _with_reflection(session: Session, reflection: Reflection, reward: float, ru
     return replace(session, reflections=(reflection, *session.reflections)[:NEWEST], scores=scores)
 
 
-def session_of(past: Sequence[Episode], session: Session, last: Session | None = None) -> Session:
-    """`session` with earlier runs' episodes of the same task, oldest first, and the verdict of the `last` session.
+def session_of(past: Sequence[Episode], session: Session) -> Session:
+    """`session` after the `past`: earlier runs' episodes of the same task, oldest first.
 
     Runs are counted back: with a date, an equal run on another day would have other prompts.
     """
@@ -239,12 +241,30 @@ def session_of(past: Sequence[Episode], session: Session, last: Session | None =
             session = _with_reflection(session, episode.reflection, episode.reward, f", {n} run{'s' * (n > 1)} before")
             insights = with_insight(session.key_insights, insight_of(episode.reflection))
             session = replace(session, key_insights=insights)
-        outcome = episode.metadata.get("outcome", "pass" if episode.passed else "fail")
-        passed, reward, feedback = episode.passed, episode.reward, episode.test_results
-        verdict = Evaluation(passed=passed, outcome=outcome, reward=reward, feedback=feedback)
-        session = replace(session, last_evaluation=verdict)
-    words = {name: getattr(session, name) for name in ("reflections", "scores", "key_insights")}
-    return replace(last, **words) if last else session
+    if not past:
+        return session
+    *before, last = map(evaluation_of, past[-2:])
+    return replace(
+        session,
+        session_id=past[-1].session_id,
+        last_trajectory_summary=past[-1].metadata.get("trajectory", ""),
+        last_evaluation=last,
+        is_progress=last.rank > before[0].rank if before else None,
+    )
+
+
+def evaluation_of(episode: Episode) -> Evaluation:
+    """The verdict as far as an episode holds it: checks that passed are without names."""
+    results, about = episode.results, episode.metadata
+    tests = results.tests - sum(check.kind == "test" for check in results.failing)
+    passing = ["test"] * tests + ["lint"] * (results.passed - tests)
+    return Evaluation(
+        passed=episode.passed, outcome=about.get("outcome", "pass" if episode.passed else "fail"),
+        reward=episode.reward, feedback=episode.test_results,
+        checks=(*results.failing, *(Check(name="", outcome="pass", kind=kind) for kind in passing)),
+        components=results.components, issues=results.issues, suggestions=results.suggestions,
+        verification_type=about.get("verification_type", ""),
+    )  # fmt: skip
 
 
 def session_text(

@@ -27,6 +27,8 @@ LOOP_ID = re.compile(r"[^./\\\x00-\x1f][^/\\\x00-\x1f]*")
 """Loop ids: no path separators and no leading dot, so that folders stay inside the parent folder."""
 PROGRAM = "program.py"
 """Name of the one file that an actor of the lab writes."""
+MOST_TESTS = 10**5
+"""A file that says more is not believed."""
 
 
 class Changes(Record, frozen=True):
@@ -139,9 +141,11 @@ class ReflectionFile(Record, frozen=True, kw_only=True):
         words = self.reflection
         errors = "\n".join(f"{error.type} {error.message}" for error in verdict.errors)
         failing = tuple(Check(name=e.message, outcome="fail", error_type=e.type, line=e.line) for e in verdict.errors)
-        passed = int(min(max(verdict.metrics.get("tests_passed", 0), 0), 10**9))
+        passed, tests = (
+            int(min(max(verdict.metrics.get(name, 0), 0), MOST_TESTS)) for name in ("tests_passed", "tests_total")
+        )
         passed += sum(result.status == "passed" and result.tool != "test" for result in verdict.results)
-        results = Results(total=passed + len(failing), passed=passed, failed=len(failing), failing=failing)
+        results = Results(total=passed + len(failing), passed=passed, failed=len(failing), failing=failing, tests=tests)
         return Episode(
             episode_id=f"ep-{session_id}-{self.number}", session_id=session_id, turn_id=str(self.number),
             agent_id=self.agent_id, task_id=self.task_id, task_description=self.task_description,

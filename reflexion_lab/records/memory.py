@@ -15,13 +15,18 @@ ITEM_SOURCE = re.compile(r"(?:ep|mistake)-(?:(?P<run>\d{8}-\d{6}-\d{6}-[^/]+-s\d
 
 
 class Results(Record, frozen=True, kw_only=True):
-    """Outcomes of an attempt's checks; all 0 where none ran, or in a store of version 0.1."""
+    """Outcomes of an attempt's checks, and what else its evaluator said; all 0 where no check ran."""
 
     total: int = 0
     passed: int = 0
     failed: int = 0
     failing: tuple[Check, ...] = ()
     """Each check that did not pass, in the order of the tests."""
+    tests: int = 0
+    """Those of all checks that are tests."""
+    components: dict[str, float] = {}
+    issues: tuple[str, ...] = ()
+    suggestions: tuple[str, ...] = ()
 
 
 class Episode(Record, frozen=True, kw_only=True):
@@ -53,8 +58,8 @@ class Episode(Record, frozen=True, kw_only=True):
     timestamp: float = 0.0
     """Seconds since the epoch; filled when the episode is stored without one."""
     metadata: dict[str, str] = {}
-    """`verification_type` and `outcome` of the evaluation, the critic's first `issue` with the program, the ids of the
-    `wisdom` that its actor read, and fields added by importers."""
+    """`verification_type` and `outcome` of the evaluation, summary of the `trajectory`, the critic's first `issue` with
+    the program, the ids of the `wisdom` that its actor read, and fields added by importers."""
 
     @property
     def verdict(self) -> str:
@@ -123,7 +128,7 @@ class Mistake(Record, frozen=True, kw_only=True):
 
 
 class Session(Record, frozen=True, kw_only=True):
-    """The state that one loop carries from attempt to attempt."""
+    """The state that one loop carries from attempt to attempt; it begins with the episodes of earlier loops."""
 
     session_id: str
     reflections: tuple[Reflection, ...] = ()
@@ -136,8 +141,6 @@ class Session(Record, frozen=True, kw_only=True):
     last_evaluation: Evaluation | None = None
     is_progress: bool | None = None
     """Whether the last attempt was better than the previous one; None at the first."""
-    timestamp: float = 0.0
-    """Seconds since the epoch of the last attempt."""
 
 
 class Recollection(Record, frozen=True, kw_only=True):

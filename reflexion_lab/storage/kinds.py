@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from reflexion_lab.errors import DataError, StoreError
 from reflexion_lab.protocols import Stored
-from reflexion_lab.records import Episode, Item, Record, Search, Session, Wisdom
+from reflexion_lab.records import Episode, Item, Record, Search, Wisdom
 
 LONGEST_ID = 500
 """Maximum characters of an id; a PostgreSQL index entry holds 2,700 bytes."""
@@ -27,9 +27,8 @@ class Kind(NamedTuple):
     record: type[Any]
 
 
-KINDS = (Kind("episodes", Episode), Kind("wisdom", Wisdom), Kind("sessions", Session), Kind("items", Item))
+KINDS = (Kind("episodes", Episode), Kind("wisdom", Wisdom), Kind("items", Item))
 KIND_OF = {kind.record: kind for kind in KINDS}
-AGING: tuple[type[Any], ...] = (Episode, Session)  # what a prune removes
 _DECODERS = {kind.record: msgspec.json.Decoder(kind.record) for kind in KINDS}
 
 
@@ -62,7 +61,7 @@ def id_of(record: Record) -> str:
 
 def is_old(record: Stored, before: float) -> bool:
     """Whether `Store.prune(before)` removes `record`."""
-    return isinstance(record, AGING) and record.timestamp <= before
+    return isinstance(record, Episode) and record.timestamp <= before
 
 
 def is_removed(record: Stored) -> bool:

@@ -39,7 +39,7 @@ def opened(place: str | Path, retention_days: Above0 | None = None) -> Store:
     """The store at `place`: a folder of JSON lines, a SQLite file, PostgreSQL, or, for "", memory.
 
     Raises ConfigError: `place` is none of these; StoreError: the store cannot be opened. `retention_days`: maximum age
-    in days of episodes and sessions; older ones are removed now. None: no limit.
+    in days of episodes; older ones are removed now. None: no limit.
     """
     text, path = str(place), Path(place)
     store: Store
@@ -58,7 +58,7 @@ def opened(place: str | Path, retention_days: Above0 | None = None) -> Store:
         store = Jsonl(path)
     if retention_days is not None and (removed := store.prune(time.time() - retention_days * DAY)):
         warnings.warn(
-            f"store.retention_days: {removed:,} episodes and sessions older than {retention_days:g} days "
+            f"store.retention_days: {removed:,} episodes older than {retention_days:g} days "
             "were removed; if this machine's clock is ahead, restore the store from a backup",
             RuntimeWarning,
             stacklevel=2,

@@ -62,7 +62,7 @@ from sqlalchemy.pool import PoolProxiedConnection
 from reflexion_lab.errors import ConfigError, LabError, StoreError
 from reflexion_lab.protocols import S, Stored
 from reflexion_lab.records import Episode, Search
-from reflexion_lab.storage.kinds import AGING, KIND_OF, Line, collector_paused, failure, matches, prepared, searched
+from reflexion_lab.storage.kinds import KIND_OF, Line, collector_paused, failure, matches, prepared, searched
 
 T = TypeVar("T")
 Values: TypeAlias = "Mapping[str, object] | Sequence[Mapping[str, object]]"
@@ -119,7 +119,6 @@ RECORDS = {
         Index("episodes_by_category", "category", "seq"),
     ),
     "wisdom": _records("wisdom"),
-    "sessions": _records("sessions", _column("timestamp", Double, index=True)),
     "items": _records("items"),
 }
 CALLS = Table(
@@ -542,12 +541,9 @@ class Sql:
         return episodes
 
     def prune(self, before: float) -> int:
-        tables = (RECORDS[KIND_OF[kind].name] for kind in AGING)
-        old = [delete(table).where(table.c.timestamp <= bindparam("before")).returning(table.c.seq) for table in tables]
-        statements = [self._database.compiled(statement) for statement in old]
-        return self._database.transaction(
-            lambda execute: sum(len(execute(statement, {"before": before})) for statement in statements), "pruned"
-        )
+        table = RECORDS["episodes"]
+        old = delete(table).where(table.c.timestamp <= bindparam("before")).returning(table.c.seq)
+        return len(self._database.rows(self._database.compiled(old), {"before": before}, "pruned"))
 
     def clear(self) -> None:
         def work(execute: Execute) -> None:
@@ -602,9 +598,8 @@ def _row(line: Line) -> dict[str, object]:
     # JSONB cannot hold NUL or negative zero.
     if "\\u0000" in body or "-0.0" in body:
         row["body"], row["exact"] = body.replace("\\u0000", "\\ufffd"), body
-    if isinstance(record, AGING):
-        row["timestamp"] = record.timestamp
     if isinstance(record, Episode):
+        row["timestamp"] = record.timestamp
         row["session_id"], row["task_id"] = _narrow(record.session_id), _narrow(record.task_id)
         row["agent_id"], row["category"] = _narrow(record.agent_id), _narrow(record.category)
         row["passed"], row["confidence"], row["words"] = record.passed, record.confidence, _plain(searched(record))

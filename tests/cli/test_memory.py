@@ -13,7 +13,7 @@ from reflexion_lab.errors import ConfigError, StoreError
 from reflexion_lab.memory.episodic import episode_of, session_id
 from reflexion_lab.memory.reflection_files import ReflectionFiles
 from reflexion_lab.memory.reflection_layout import file_of
-from reflexion_lab.records import Attempt, Check, Episode, Item, Manifest, Session, Task, Wisdom
+from reflexion_lab.records import Attempt, Check, Episode, Item, Manifest, Task, Wisdom
 from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.storage.place import opened
@@ -34,10 +34,10 @@ def ids(episodes) -> list[str]:
 def test_show_counts_the_records(lab, fill, episode):
     place = fill(episode(1), episode(2, task_id="task/1", passed=True, reflection=None), WISDOM, ITEM, REMOVED)
     page = lab("memory", "show", "--store", place, "--json")
-    records = {"episodes": 2, "wisdom": 1, "mistakes": 1, "sessions": 0, "items": 1}
+    records = {"episodes": 2, "wisdom": 1, "mistakes": 1, "items": 1}
     totals = {"tasks": 1, "loops": 2, "passed": 1, "categories": {"assertion": 1, "none": 1}}
     assert page.json == {"store": str(place), **records, **totals, "newest": ["ep-2", "ep-1"]}
-    assert "2 episodes, 1 mistake, 1 wisdom, 0 sessions, 1 item" in page.out
+    assert "2 episodes, 1 mistake, 1 wisdom, 1 item" in page.out
     assert "the loop ends early" in page.out
 
 
@@ -93,9 +93,9 @@ def test_prune_removes_the_old_and_says_how_many(lab, fill, held, episode):
     now = time.time()
     place = fill(episode(1), episode(2, timestamp=now - 86400), episode(3, timestamp=now), WISDOM)
     dry = lab("memory", "prune", "--days", "30", "--dry-run", "--store", place)
-    assert dry.out.startswith("1 episodes and sessions of 30 days or older would be removed")
+    assert dry.out.startswith("1 episodes of 30 days or older would be removed")
     assert len(held(Episode)) == 3
-    assert lab("memory", "prune", "--days", "30", "--store", place).out.startswith("1 episodes and sessions")
+    assert lab("memory", "prune", "--days", "30", "--store", place).out.startswith("1 episodes of")
     assert [record.episode_id for record in held(Episode)] == ["ep-2", "ep-3"]
     assert held(Wisdom) == [WISDOM]
 
@@ -103,9 +103,9 @@ def test_prune_removes_the_old_and_says_how_many(lab, fill, held, episode):
 def test_clear_needs_confirmation_and_removes_every_kind(lab, fill, held, episode):
     place = fill(episode(1), episode(2), WISDOM, ITEM)
     dry = lab("memory", "clear", "--store", place)
-    assert "2 episodes, 1 wisdom, 0 sessions, 1 item would be removed" in dry.out
+    assert "2 episodes, 1 wisdom, 1 item would be removed" in dry.out
     assert lab("memory", "clear", "--yes", "--store", place).out.startswith("2 episodes, 1 wisdom")
-    assert "0 episodes, 0 wisdom, 0 sessions, 0 items" in lab("memory", "clear", "--store", place).out
+    assert "0 episodes, 0 wisdom, 0 items" in lab("memory", "clear", "--store", place).out
 
 
 @pytest.mark.parametrize("days", ["-1", "nan", "inf"])
@@ -134,17 +134,16 @@ def test_a_missing_store_is_an_error_and_not_made(lab, place, command):
 
 @pytest.mark.parametrize("name", ["all.jsonl", "all.json"])
 def test_an_export_comes_back_whole(lab, fill, held, episode, tmp_path, name):
-    session = Session(session_id="s/1", key_insights=("look twice",))
-    fill_in = [episode(1), episode(2), WISDOM, session, ITEM, REMOVED]
+    fill_in = [episode(1), episode(2), WISDOM, ITEM, REMOVED]
     file, other = tmp_path / name, tmp_path / "other.sqlite"
     lab("memory", "export", file, "--store", fill(*fill_in))
     assert lab("memory", "validate", file).code == 0
     page = lab("memory", "import", file, "--store", other, "--json").json
-    assert page["new"] == {"episodes": 2, "wisdom": 1, "sessions": 1, "items": 2}
+    assert page["new"] == {"episodes": 2, "wisdom": 1, "items": 2}
     assert set(page["replaced"].values()) == {0}
     third = tmp_path / "third"
     lab("memory", "import", other, "--store", third)  # a store itself
-    for kind in (Episode, Wisdom, Session, Item):
+    for kind in (Episode, Wisdom, Item):
         assert held(kind, third) == held(kind, other) == held(kind)
 
 
@@ -216,14 +215,13 @@ def run(tmp_path, reflection):
 
 def test_imported_attempts_become_the_runs_own_episodes(lab, place, held, run, reflection):
     page = lab("memory", "import", run(), "--store", place, "--json")
-    assert page.json["new"] == {"episodes": 2, "wisdom": 0, "sessions": 1, "items": 0}
+    assert page.json["new"] == {"episodes": 2, "wisdom": 0, "items": 0}
     assert "without the tasks' prompts" in page.out
     began = 1767323045.0  # 2026-01-02T03:04:05Z
     task = Task(task_id="task/a", prompt="", entry_point="")
     attempts = [attempt(1, reflection=reflection(), recalled_wisdom=("wis-1",)), attempt(2, passed=True)]
     expected = [episode_of(task, record, session_id("run-1", "task/a"), "reflexion") for record in attempts]
     assert held(Episode) == [replace(record, timestamp=began) for record in expected]
-    assert [record.session_id for record in held(Session)] == ["run-1/task/a"]
     before = held(Episode)
     again = lab("memory", "import", place.parent / "run", "--store", place, "--json").json
     assert (again["new"]["episodes"], again["replaced"]["episodes"]) == (0, 2)

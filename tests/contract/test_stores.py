@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 import reflexion_lab
-from reflexion_lab.records import Check, Episode, Evaluation, Item, Reflection, Search, Session, Usage, Wisdom
+from reflexion_lab.records import Check, Episode, Item, Reflection, Results, Search, Usage, Wisdom
 from reflexion_lab.storage.kinds import matching
 from reflexion_lab.storage.place import dump, load, opened
 from tests import builders
 
 STORES = ("memory", "jsonl", "sqlite", "postgresql")
 LASTING = STORES[1:]
-KINDS = (Episode, Wisdom, Session, Item)
+KINDS = (Episode, Wisdom, Item)
 NASTY = "NUL \0, \"quotes\" \\u0000, 'it''s', %s :name, line\nbreak\r\u2028, \U0001f40d, İ ß ſ ﬁ, -0.0 }{"
 SLOW_MACHINE = settings(
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
@@ -111,15 +111,12 @@ def full_world():
         confidence=-0.0, source="llm", category=NASTY, lessons=(NASTY, ""),
         usage=Usage(calls=1, seconds=1e-320, cost=1e300),
     )  # fmt: skip
-    judged = Evaluation(
-        passed=False, outcome="fail", reward=0.1, checks=(Check(name="x", outcome="fail"),), components={"tests": 1 / 3}
-    )
+    results = Results(total=1, failing=(Check(name="x", outcome="fail"),), components={"tests": 1 / 3}, issues=(NASTY,))
     metadata = {"z": NASTY, "a": "", "longer": "x"}
     return [
         episode("e", session_id=NASTY, agent_id=NASTY, task_id=NASTY, task_description=NASTY, failure_analysis=NASTY,
-                reflection=about, confidence=1e-17, metadata=metadata),
+                reflection=about, confidence=1e-17, results=results, metadata=metadata),
         wisdom("w"),
-        Session(session_id="s", reflections=(about,), key_insights=(NASTY,), last_evaluation=judged),
         Item(item_id="i", text=NASTY, key=NASTY, section=NASTY, outcome=False, counts={NASTY: -1, "a": 2**60},
              links=(NASTY,), sources=(NASTY, "")),
     ]  # fmt: skip
@@ -159,7 +156,7 @@ def test_an_episode_without_id_or_time_gets_them(store):
         (episode("e7", agent_id=""), "'e7'.*agent_id"), (episode("", agent_id=""), "record 2 of 2.*agent_id"),
         (episode("e7", confidence=float("nan")), "e7"), (episode("e7", reward="high"), "e7.*reward"),
         (episode("e7", code="\ud800"), "e7"), (wisdom(""), "wisdom_id"), (Item(item_id="a\0b", text="x"), "item_id"),
-        (Session(session_id="s" * 501), "session_id"),
+        (wisdom("s" * 501), "wisdom_id"),
     ],
 )  # fmt: skip
 def test_a_bad_record_is_named_and_nothing_of_its_batch_is_kept(store, bad, named):
@@ -168,17 +165,16 @@ def test_a_bad_record_is_named_and_nothing_of_its_batch_is_kept(store, bad, name
     assert not any(everything(store).values())
 
 
-def test_prune_removes_episodes_and_sessions_up_to_a_time(store):
+def test_prune_removes_episodes_up_to_a_time(store):
     store.append([episode(f"e{t}", timestamp=t) for t in (30.0, 10.0, 20.0)])
-    store.append([Session(session_id="s"), *(Session(session_id=f"s{t}", timestamp=t) for t in (20.0, 30.0))])
     store.append([wisdom("w"), Item(item_id="i", text="x")])
-    assert store.prune(20.0) == 4
-    assert [ids(store.read(kind)) for kind in KINDS] == [["e30.0"], ["w"], ["s30.0"], ["i"]]
+    assert store.prune(20.0) == 2
+    assert [ids(store.read(kind)) for kind in KINDS] == [["e30.0"], ["w"], ["i"]]
     assert store.prune(20.0) == 0
 
 
 def test_a_cleared_store_is_empty_and_goes_on(store):
-    store.append([episode("e"), wisdom("w"), Session(session_id="s"), Item(item_id="i", text="x")])
+    store.append([episode("e"), wisdom("w"), Item(item_id="i", text="x")])
     store.clear()
     store.append([])
     assert not any(everything(store).values())
@@ -273,7 +269,6 @@ times = st.sampled_from([-5.0, 10.0, 20.0, 30.0])
 one_record = st.one_of(
     st.builds(lambda name, time, task: episode(name, timestamp=time, task_id=task), names, times, texts),
     st.builds(wisdom, names, st.integers(1, 9)),
-    st.builds(lambda name, insight: Session(session_id=name, key_insights=(insight,)), names, texts),
 )
 operations = st.lists(st.lists(one_record, max_size=5) | times, max_size=8)
 
@@ -300,11 +295,11 @@ def test_what_was_kept_is_there_when_opened_again(place):
 
 def test_retention_is_enforced_at_open(place):
     with closing(opened(place)) as store:
-        store.append([episode("old"), Session(session_id="old"), episode("new", timestamp=9e9)])
-    with pytest.warns(RuntimeWarning, match="2 episodes and sessions older than 30 days were removed"):
+        store.append([episode("old"), episode("older", timestamp=1.0), episode("new", timestamp=9e9)])
+    with pytest.warns(RuntimeWarning, match="2 episodes older than 30 days were removed"):
         store = opened(place, retention_days=30)
     with closing(store):
-        assert ids([*store.read(Episode), *store.read(Session)]) == ["new"]
+        assert ids(store.read(Episode)) == ["new"]
 
 
 @pytest.mark.parametrize("name", ["all.jsonl", "all.json"])

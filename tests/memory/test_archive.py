@@ -4,11 +4,11 @@ import pytest
 from msgspec.structs import replace
 
 from reflexion_lab.errors import StoreError
-from reflexion_lab.memory.archive import Archive, Learnt, Shown
+from reflexion_lab.memory.archive import Archive, Shown
 from reflexion_lab.memory.episodic import episode_of
 from reflexion_lab.memory.recall import Similar, WindowThenSimilar
 from reflexion_lab.memory.retrieval.jaccard import Jaccard
-from reflexion_lab.records import Check, Episode, Evaluation, Recollection, Session, Task, Trajectory, Wisdom, identity
+from reflexion_lab.records import Check, Episode, Evaluation, Recollection, Task, Trajectory, Wisdom, identity
 from reflexion_lab.storage.in_memory import InMemory
 from reflexion_lab.storage.jsonl import Jsonl
 from tests import builders
@@ -38,15 +38,12 @@ def attempt(name, number=1, *, passed=False, cause=CAUSE, change="use the whole 
 def learnt(about, *attempts, run="run"):
     about = task(about) if isinstance(about, str) else about
     name = f"{run}/{about.task_id}"
-    return Learnt(
-        episodes=tuple(episode_of(about, attempt, name, "arm") for attempt in attempts),
-        session=Session(session_id=name, timestamp=9e9),
-    )
+    return [episode_of(about, attempt, name, "arm") for attempt in attempts]
 
 
 def failed(names, **options):
-    """The updates of one failed attempt per task."""
-    return [learnt(name, attempt(name), **options) for name in names]
+    """The episodes of one failed attempt per task."""
+    return [episode for name in names for episode in learnt(name, attempt(name), **options)]
 
 
 def archive(names="", store=None, **options):
@@ -75,7 +72,7 @@ def test_a_rounds_updates_are_known_from_its_end_on():
 
 def test_the_threshold_is_inclusive():
     known = archive(match="task")
-    known.absorb([learnt(task("a", "one two three four"), attempt("a"))])
+    known.absorb(learnt(task("a", "one two three four"), attempt("a")))
     prompt = task("b", "one two five six")  # two words of six
     assert len(known.similar(prompt, [], 3, 2 / 6)) == 1
     assert known.similar(prompt, [], 3, 0.34) == []
@@ -84,7 +81,7 @@ def test_the_threshold_is_inclusive():
 @pytest.mark.parametrize(("same_task", "expected"), [(False, ["b"]), (True, ["b", "a", "a"])])
 def test_earlier_runs_on_the_same_task_are_recalled_on_request(same_task, expected):
     known = archive(same_task=same_task)
-    known.absorb([learnt("a", attempt("a", 1), attempt("a", 2)), *failed("b")])
+    known.absorb([*learnt("a", attempt("a", 1), attempt("a", 2)), *failed("b")])
     assert similar(known, "a", 3) == expected
     others = {mistake.task_id for mistake in known.lessons(task("a"), []).mistakes}
     assert others == ({"a", "b"} if same_task else {"b"})
@@ -99,7 +96,7 @@ def test_tasks_whose_ids_end_in_numbers_are_no_passes_of_one_task():
 
 def test_many_own_episodes_do_not_crowd_out_other_tasks():
     known = archive()
-    known.absorb([learnt("a", *(attempt("a", number) for number in range(1, 30))), *failed("b")])
+    known.absorb([*learnt("a", *(attempt("a", number) for number in range(1, 30))), *failed("b")])
     assert similar(known, "a", 2) == ["b"]
 
 
@@ -118,7 +115,7 @@ def test_a_task_reads_shared_wisdom_in_the_words_of_the_others():
         ("c", "the loop over `c` stops at 4", "solve c by 4", 0.5),
     ]
     known = archive()
-    known.absorb([learnt(n, attempt(n, cause=c, change=d, confidence=p)) for n, c, d, p in causes])
+    known.absorb([e for n, c, d, p in causes for e in learnt(n, attempt(n, cause=c, change=d, confidence=p))])
     (to_a,), (to_z,) = wisdom_for(known, "a"), wisdom_for(known)
     assert (to_a.pattern, to_a.advice, to_a.frequency, to_a.tasks) == (causes[1][1], "solve c by 4", 2, ("b", "c"))
     assert (to_z.pattern, to_z.advice, to_z.frequency) == (causes[0][1], "solve a by 17", 3)
@@ -131,7 +128,8 @@ def test_a_task_reads_shared_wisdom_in_the_words_of_the_others():
 def test_no_task_reads_its_own_advice_however_many_share_the_cause(is_pruned):
     store, names = InMemory(), [f"t{number}" for number in range(1001)]
     known = archive(store=store)
-    known.absorb([learnt(n, attempt(n, change=f"as in {n}", confidence=i / 1001)) for i, n in enumerate(names)])
+    about = (attempt(name, change=f"as in {name}", confidence=i / 1001) for i, name in enumerate(names))
+    known.absorb([episode for name, each in zip(names, about, strict=True) for episode in learnt(name, each)])
     if is_pruned:
         store.prune(float("inf"))
         known = archive(store=store)
@@ -159,7 +157,7 @@ def test_a_recurring_cause_is_wisdom_whose_use_is_counted_by_feedback():
     (entry,) = wisdom_for(known, "c")
     assert (entry.frequency, entry.use_count, entry.advice) == (2, 0, "use the whole range")
     read = (entry.wisdom_id,)
-    known.absorb([learnt("c", attempt("c", wisdom=read), attempt("c", 2, passed=True, wisdom=read))])
+    known.absorb(learnt("c", attempt("c", wisdom=read), attempt("c", 2, passed=True, wisdom=read)))
     used = known.book[entry.wisdom_id]
     assert (used.frequency, used.use_count, used.success_rate) == (3, 2, 0.5)
     for reader in "az":  # without one task it keeps its usage
@@ -172,7 +170,7 @@ def test_nothing_is_shown_by_default():
 
 
 def test_own_insights_join_those_of_others_at_once():
-    own = learnt("b", attempt("b")).episodes
+    own = learnt("b", attempt("b"))
     lessons = archive("a", shown=Shown(insights=2)).lessons(task("b"), own)
     assert lessons.insights == ("insight of a", "insight of b")
 
@@ -194,21 +192,21 @@ def test_a_resumed_run_knows_what_it_knew_at_its_start_only():
     first = archive(store=store)
     beginning = first.begin()
     before = first.lessons(task("z", CAUSE), []), first.similar(task("z"), [], 9, 0.0)
-    first.absorb([learnt("c", attempt("c", wisdom=("wis-unknown",)))])
+    first.absorb(learnt("c", attempt("c", wisdom=("wis-unknown",))))
     archive(store=store).absorb(failed("d", run="another"))
     again = archive(store=store)
     assert again.begin(beginning) == beginning
     assert (again.lessons(task("z", CAUSE), []), again.similar(task("z"), [], 9, 0.0)) == before
 
 
-def aged(update):
-    return replace(update, episodes=tuple(replace(episode, timestamp=1.0) for episode in update.episodes))
+def aged(episode):
+    return replace(episode, timestamp=1.0)
 
 
 def test_later_records_are_not_read_even_after_a_prune():
     store = InMemory()
     (old,) = failed("a", run="old")
-    store.append(aged(old).episodes)
+    store.append([aged(old)])
     archive(store=store).absorb(failed("b", run="first"))
     beginning = archive(store=store).begin()
     archive(store=store).absorb(failed("c", run="later"))
@@ -227,7 +225,7 @@ def test_a_resumed_run_skips_its_own_records_after_a_prune(old, left):
     first = archive(store=store)
     beginning = first.begin()
     assert beginning.newest_episode == [*store.read(Episode)][-1].episode_id
-    first.absorb([learnt("c", attempt("c", cause="another"))])
+    first.absorb(learnt("c", attempt("c", cause="another")))
     store.prune(2.0)
     resumed = archive(store=store)
     with pytest.warns(RuntimeWarning, match=rf"2 episodes then, {len(left)} of them now"):
@@ -238,22 +236,22 @@ def test_a_resumed_run_skips_its_own_records_after_a_prune(old, left):
 
 def test_the_same_round_twice_changes_nothing_in_the_store():
     store = InMemory()
-    updates = [learnt(name, attempt(name), attempt(name, 2, passed=True)) for name in "ab"]
+    updates = [e for name in "ab" for e in learnt(name, attempt(name), attempt(name, 2, passed=True))]
     stored = []
     for _ in range(2):
         resumed = archive(store=store)
         resumed.begin(archive().begin())
         resumed.absorb(updates)
-        stored.append([list(store.read(kind)) for kind in (Episode, Wisdom, Session)])
+        stored.append([list(store.read(kind)) for kind in (Episode, Wisdom)])
     assert stored[0] == stored[1]
-    assert [len(records) for records in stored[0]] == [4, 1, 2]
+    assert [len(records) for records in stored[0]] == [4, 1]
 
 
 def test_usage_counts_once_however_often_the_store_is_read():
     store = InMemory()
     first = archive("ab", store)
     (entry,) = first.book
-    first.absorb([learnt("c", attempt("c", wisdom=(entry.wisdom_id,)))])
+    first.absorb(learnt("c", attempt("c", wisdom=(entry.wisdom_id,))))
     for _ in range(3):
         later = archive(store=store)
         later.begin()
@@ -266,7 +264,7 @@ def test_concurrent_runs_lose_neither_a_cause_nor_a_use(tmp_path):
         for known in runs.values():
             known.begin()
         for name, known in runs.items():
-            known.absorb([learnt(name, attempt(name, wisdom=read), run=name)])
+            known.absorb(learnt(name, attempt(name, wisdom=read), run=name))
         before = [(entry.frequency, entry.use_count) for entry in store.read(Wisdom)]
         for known in runs.values():
             known.close()
@@ -284,7 +282,7 @@ def test_an_attempt_without_a_verdict_is_no_use_of_wisdom():
     (entry,) = known.book
     record = attempt("c", passed=True, wisdom=(entry.wisdom_id,))
     unjudged = replace(record, evaluation=Evaluation(passed=False, outcome="no_tests", reward=0.0))
-    known.absorb([learnt("c", *[unjudged] * 9)])
+    known.absorb(learnt("c", *[unjudged] * 9))
     assert known.book[entry.wisdom_id].use_count == 0
 
 
@@ -292,7 +290,7 @@ def test_usage_outlives_the_episodes_that_it_was_counted_from():
     store = InMemory()
     first = archive("ab", store)
     (entry,) = first.book
-    first.absorb([learnt("c", *(attempt("c", number, wisdom=(entry.wisdom_id,)) for number in range(1, 7)))])
+    first.absorb(learnt("c", *(attempt("c", number, wisdom=(entry.wisdom_id,)) for number in range(1, 7))))
     store.prune(float("inf"))
     later = archive(store=store)
     later.begin()
@@ -319,7 +317,7 @@ def test_a_store_that_fails_costs_only_its_own_copy():
 
 def test_lessons_fit_their_token_budget():
     known = archive(shown=Shown(wisdom=3, mistakes=3, insights=5, max_tokens=40))
-    known.absorb([learnt(task(name, "sum " + name * 200), attempt(name)) for name in "ab"])
+    known.absorb([e for name in "ab" for e in learnt(task(name, "sum " + name * 200), attempt(name))])
     read = known.lessons(task("c", CAUSE + " sum"), [])
     # 14 tokens of wisdom and 8 of insights; no mistake of 200 and more.
     assert (len(read.wisdom), read.insights, read.mistakes) == (1, ("insight of a", "insight of b"), ())
@@ -334,7 +332,7 @@ def test_the_oldest_leave_at_capacity():
 def test_the_adaptive_omega_carries_over_from_loop_to_loop():
     known = archive("ab")
     assert known.omega == 5  # two failures of reward 0
-    known.absorb([learnt("c", attempt("c", passed=True))])
+    known.absorb(learnt("c", attempt("c", passed=True)))
     assert known.omega == 4
 
 
@@ -344,24 +342,30 @@ def test_an_episode_keeps_the_feedback_verdict_and_its_provenance():
     assert (episode.agent_id, episode.passed, episode.reward, episode.confidence) == ("arm", False, 0.0, 0.5)
     assert episode.failure_analysis == "AssertionError"
     assert episode.improvement == "use the whole range"
-    about = {"verification_type": "unit_tests", "outcome": "fail", "errors": "1", "wisdom": "wis-1 wis-2"}
+    about = {
+        "verification_type": "unit_tests",
+        "outcome": "fail",
+        "errors": "1",
+        "wisdom": "wis-1 wis-2",
+        "trajectory": "Turns: 1, Tools: none, Status: complete",
+    }
     assert episode.metadata == about
 
 
 def test_outcomes_count_reflected_failures_and_their_fixes_but_no_unknown_verdict():
     known = archive()
     unknown = replace(attempt("c", 2), evaluation=Evaluation(passed=False, outcome="harness_error", reward=0.0))
-    known.absorb([learnt("c", attempt("c"), unknown)])
+    known.absorb(learnt("c", attempt("c"), unknown))
     assert known.outcomes == {}
-    known.absorb([learnt("a", attempt("a"), attempt("a", 2), attempt("a", 3, passed=True)), *failed("b")])
+    known.absorb([*learnt("a", attempt("a"), attempt("a", 2), attempt("a", 3, passed=True)), *failed("b")])
     assert known.outcomes == {"assertion": (1, 2)}
 
 
 @pytest.mark.parametrize("outcome", ["passed", "failed"])
 def test_an_outcome_is_found_behind_many_nearer_ones_of_the_other(outcome):
     known, is_passed = archive(), outcome == "passed"
-    nearer = [learnt(f"n{i}", attempt(f"n{i}", passed=not is_passed)) for i in range(60)]
-    known.absorb([*nearer, learnt(task("far", "sum of a matrix"), attempt("far", passed=is_passed))])
+    nearer = [e for i in range(60) for e in learnt(f"n{i}", attempt(f"n{i}", passed=not is_passed))]
+    known.absorb([*nearer, *learnt(task("far", "sum of a matrix"), attempt("far", passed=is_passed))])
     assert similar(known, k=2, outcome=outcome) == ["far"]
     assert "far" not in similar(known, k=2)
 
@@ -369,7 +373,7 @@ def test_an_outcome_is_found_behind_many_nearer_ones_of_the_other(outcome):
 @pytest.mark.parametrize("policy", [Similar, WindowThenSimilar])
 def test_a_policy_can_show_successes_only(policy):
     known = archive("a")
-    known.absorb([learnt("b", attempt("b", passed=True))])
+    known.absorb(learnt("b", attempt("b", passed=True)))
     recalled = {kind: policy(min_score=0, outcome=kind).select([], task("z"), known) for kind in ("any", "passed")}
     assert {episode.task_id for episode in recalled["any"].episodes} == {"a", "b"}
     assert [episode.task_id for episode in recalled["passed"].episodes] == ["b"]

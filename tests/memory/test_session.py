@@ -1,13 +1,16 @@
 import pytest
+from msgspec.structs import replace
 
 from reflexion_lab.memory.episodic import (
     described_evaluation,
     described_insights,
     described_reflections,
+    episode_of,
     session_after,
+    session_of,
     session_text,
 )
-from reflexion_lab.records import Check, Evaluation, Recollection, Session, Step, Trajectory
+from reflexion_lab.records import Check, Evaluation, Recollection, Session, Step, Task, Trajectory
 from tests import builders
 
 FAILED = Evaluation(passed=False, outcome="fail", reward=0.655, issues=("no tests",), suggestions=("add tests",))
@@ -141,3 +144,23 @@ def test_a_reflection_with_only_its_cause_shown_is_still_described():
     text = session_text(Session(session_id="s", reflections=(other, in_window)), selected=window)
     assert "change 2" in text
     assert "change 1" not in text
+
+
+def test_a_later_run_begins_where_the_episodes_of_the_earlier_one_ended():
+    checks = (
+        *(Check(name=name, outcome="pass", kind="test") for name in "ab"),
+        Check(name="f(0) == 1", outcome="fail"),
+    )
+    judged = Evaluation(
+        passed=False, outcome="fail", reward=0.5, checks=checks, components={"tests": 2 / 3, "no_lint": 1.0},
+        issues=("no tests",), suggestions=("add tests",), feedback="1 of 3 failed",
+    )  # fmt: skip
+    attempts = [attempt(1, reflected(1)), attempt(2, reflected(2), judged)]
+    session, task = Session(session_id="run/t"), Task(task_id="t", prompt="p", entry_point="f")
+    for each in attempts:
+        session = session_after(session, each)
+    past = [episode_of(task, each, "run/t", "arm") for each in attempts]
+    later = session_of(past, Session(session_id=""))
+    assert later.scores == tuple(f"{score}, 1 run before" for score in session.scores)
+    assert session_text(replace(later, scores=session.scores)) == session_text(session)
+    assert later.last_evaluation.rank == judged.rank and later.is_progress

@@ -24,7 +24,7 @@ def test_the_concatenated_files_of_a_jsonl_store_are_an_export(tmp_path, episode
     store.append([episode("e1"), Wisdom(wisdom_id="w", pattern="p", frequency=2, impact=0.0, domain="code"), ITEM])
     joined = "".join(path.read_text() for path in sorted((tmp_path / "kept").iterdir()))
     (tmp_path / "all.jsonl").write_text(joined)
-    assert load(copy, tmp_path / "all.jsonl") == {"episodes": 1, "wisdom": 1, "sessions": 0, "items": 1}
+    assert load(copy, tmp_path / "all.jsonl") == {"episodes": 1, "wisdom": 1, "items": 1}
     for kind in (Episode, Item):
         assert list(copy.read(kind)) == list(store.read(kind))
 

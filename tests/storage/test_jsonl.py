@@ -12,7 +12,7 @@ import pytest
 from own_server import not_root, open_folder
 
 from reflexion_lab.errors import StoreError
-from reflexion_lab.records import Episode, Search, Session, Wisdom
+from reflexion_lab.records import Episode, Item, Search, Wisdom
 from reflexion_lab.storage.jsonl import Jsonl, locked
 
 HEADER = '{"kind":"episodes","schema":1}\n'
@@ -43,7 +43,7 @@ def test_a_file_is_a_header_and_a_line_a_record(file):
 def test_kinds_without_records_have_no_file(folder):
     assert [path.name for path in folder.iterdir()] == ["episodes.jsonl"]
     store = Jsonl(folder)
-    assert [list(store.read(kind)) for kind in (Wisdom, Session)] == [[], []]
+    assert [list(store.read(kind)) for kind in (Wisdom, Item)] == [[], []]
 
 
 def test_a_torn_last_line_is_reported_and_the_next_append_is_whole(file, folder, episode):
@@ -229,8 +229,8 @@ def test_a_read_only_folder_can_be_read_but_not_written(episode):
             for refused in (lambda: store.append([episode("no")]), lambda: store.prune(1e9)):
                 with pytest.raises(StoreError, match=r"episodes\.jsonl: cannot be .* \(Permission denied\); check"):
                     refused()
-            with pytest.raises(StoreError, match=r"sessions\.jsonl: cannot be appended to"):
-                store.append([Session(session_id="s")])
+            with pytest.raises(StoreError, match=r"items\.jsonl: cannot be appended to"):
+                store.append([Item(item_id="i", text="x")])
             assert store.search(Search(task_id="t")) == [episode("e1")]
         folder.chmod(0o755)
 

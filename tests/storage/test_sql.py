@@ -48,13 +48,13 @@ def execute(url, *statements):
 
 
 def test_tables_of_another_program_are_refused_and_left_alone(url):
-    execute(url, "CREATE TABLE sessions (cookie TEXT)")
+    execute(url, "CREATE TABLE wisdom (cookie TEXT)")
     with pytest.raises(StoreError, match=r"program"):
         Sql(url)
-    assert execute(url, "SELECT count(cookie) FROM sessions")
+    assert execute(url, "SELECT count(cookie) FROM wisdom")
     engine = sqlalchemy.create_engine(url, poolclass=NullPool)
     with engine.connect() as connection:
-        assert sqlalchemy.inspect(connection).get_table_names() == ["sessions"]
+        assert sqlalchemy.inspect(connection).get_table_names() == ["wisdom"]
 
 
 @pytest.mark.parametrize(

@@ -134,7 +134,7 @@ class Run:
         """Content of loops, memory and store, without ids and times."""
         archive, run_id = self.lab.archive, self.lab.folder.manifest.run_id
         store = opened(str(self.store))
-        records = {kind.__name__: list(store.read(kind)) for kind in (Episode, Wisdom, Session)}
+        records = {kind.__name__: list(store.read(kind)) for kind in (Episode, Wisdom)}
         store.close()
         state = {
             **records,

@@ -29,7 +29,7 @@ FORMAT = 1
 ABOUT = "BUNDLE.json"
 NAME = re.compile(
     r"(manifest|memory)\.json|study\.yaml|(attempts|results|grades|written_tests|suite_verdicts|resumptions|operations|calls|embeddings)\.jsonl"
-    r"|memory/(episodes|wisdom|sessions)\.jsonl|data/(?!\.)[^/\\\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]{1,200}|pool/[0-9]{1,4}/(manifest\.json|attempts\.jsonl)"
+    r"|memory/(episodes|wisdom)\.jsonl|data/(?!\.)[^/\\\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]{1,200}|pool/[0-9]{1,4}/(manifest\.json|attempts\.jsonl)"
 )
 """Names of members: records of the run, and its inputs of models, memory, data and earlier runs."""
 LARGEST = 2 << 30

@@ -20,7 +20,7 @@ from reflexion_lab.analysis.summary import figures
 from reflexion_lab.io.files import Scratch
 from reflexion_lab.io.secrets import SHAPES, of_environment, without_logins
 from reflexion_lab.protocols import Store
-from reflexion_lab.records import Beginning, Completion, Episode, Manifest, Session
+from reflexion_lab.records import Beginning, Completion, Episode, Manifest
 from reflexion_lab.runner.config.build import has_durable_store
 from reflexion_lab.runner.folder import registration
 from reflexion_lab.runner.folder.folder import RunFolder
@@ -174,8 +174,6 @@ def _write_memory(beginning: Beginning, run_id: str, store: Store | None, folder
     if store is not None:
         episodes = [record for record in store.read(Episode) if not record.session_id.startswith(f"{run_id}/")]
         held.append(episodes[: beginning.episodes])
-        loops = {record.session_id for record in episodes[: beginning.episodes]}
-        held.append([record for record in store.read(Session) if record.session_id in loops])
     held.append(beginning.wisdom)
     held.close()
 

@@ -34,7 +34,7 @@ from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.summary import bare, canonical_form, figures
 from reflexion_lab.io import files
 from reflexion_lab.memory.archive import Archive
-from reflexion_lab.records import Episode, Item, Session, Wisdom
+from reflexion_lab.records import Episode, Item, Wisdom
 from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.folder import tidy
 from reflexion_lab.runner.folder.folder import RunFolder
@@ -230,7 +230,7 @@ class Place:
         store = next((path for name in ("memory", "memory.sqlite") if (path := self.runs / name).exists()), None)
         if store:
             with closing(opened(store)) as memory:
-                records = {kind.__name__: list(memory.read(kind)) for kind in (Episode, Wisdom, Session, Item)}
+                records = {kind.__name__: list(memory.read(kind)) for kind in (Episode, Wisdom, Item)}
             names = Counter(episode.episode_id for episode in records["Episode"])
             assert set(names.values()) == {1}, names
             if not self.is_sweep:
