@@ -34,6 +34,16 @@ RETRIEVER = """
         def rank(self, query, k):
             return [Hit(number, 1.0) for number in range(self.n)][:k]
 """
+REFLECTOR = """
+    from reflexion_lab.agent.reflectors.rules import Rules
+
+    class Wrapped:
+        def __init__(self):
+            self.rules = Rules()
+
+        def __getattr__(self, name):  # `reflect`, which the class itself lacks
+            return getattr(self.rules, name)
+"""
 CURATOR = """
     from reflexion_lab.records import Batch, Curation, Operation, Selection
 
@@ -51,6 +61,7 @@ CURATOR = """
 PARTS = {
     "actor": (ACTOR, "fixed_program.FixedProgram", "_partial_: true\nprogram: 'def f(): return 1'"),
     "retriever": (RETRIEVER, "oldest.Oldest", ""),
+    "reflector": (REFLECTOR, "wrapped.Wrapped", ""),
     "curator": (CURATOR, "names.Names", ""),
 }
 FIGURE = """
@@ -87,6 +98,7 @@ def project(tmp_path, monkeypatch):
     [
         ("actor=fixed_program", '"solution":"def f(): return 1","strategy":"fixed_program"'),
         ("retriever=oldest recall=similar recall.min_score=0 memory.shared.round_size=1", '"retriever":"Oldest"'),
+        ("reflector=wrapped model.first=0 loop.max_attempts=2", '"source":"rules:'),
         ("curator=names memory.shared.round_size=1", '"recalled_items":["item-'),
     ],
 )
