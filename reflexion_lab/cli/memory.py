@@ -154,7 +154,8 @@ def _overview(store: Any, options: argparse.Namespace) -> dict[str, Any]:
         tasks.update(episode.task_id for episode in loop)
         passed += sum(episode.passed for episode in loop)
         mistakes += len(mistakes_of(loop))
-    kinds = {kind.name: sum(not is_removed(record) for record in store.read(kind.record)) for kind in KINDS[1:]}
+    others = {name: kind for name, kind in KINDS.items() if kind is not Episode}
+    kinds = {name: sum(not is_removed(record) for record in store.read(kind)) for name, kind in others.items()}
     records = {"episodes": categories.total(), "mistakes": mistakes, **kinds}
     say(
         f"{place.without_password(options.store)}: {_listed(records)}",
@@ -250,7 +251,7 @@ def prune(options: argparse.Namespace) -> None:
     before = time.time() - options.days * DAY
     with place.kept_at(options.store, changed=True) as store:
         if options.dry_run:
-            count = sum(is_old(record, before) for kind in KINDS for record in store.read(kind.record))
+            count = sum(is_old(record, before) for record in store.read(Episode))
         else:
             count = store.prune(before)
     verb = "would be removed" if options.dry_run else "removed"

@@ -18,10 +18,10 @@ from reflexion_lab.memory.curators.items import after
 from reflexion_lab.memory.episodic import episode_of, session_id
 from reflexion_lab.memory.reflection_files import ReflectionFiles
 from reflexion_lab.protocols import Store, Stored
-from reflexion_lab.records import Episode, Item, Manifest, Record, Task, Wisdom, identity
+from reflexion_lab.records import Episode, Item, Manifest, Record, Task, Wisdom, id_of, identity
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.runner.objects import method_of
-from reflexion_lab.storage.kinds import KIND_OF, KINDS, id_of
+from reflexion_lab.storage.kinds import KIND_OF, KINDS
 from reflexion_lab.storage.place import entries, load
 
 EXPECTED = "a store, an export (*.jsonl, *.json), a run folder, or a folder of reflection files"
@@ -32,7 +32,7 @@ def problems(place: str) -> Iterator[str]:
     path = Path(place)
     if path.is_dir() and is_store(place):
         for kind in KINDS:
-            if (file := path / f"{kind.name}.jsonl").is_file():
+            if (file := path / f"{kind}.jsonl").is_file():
                 yield from _of_file(file)
     elif is_store(place):
         yield from _of_database(place)
@@ -55,8 +55,8 @@ def _of_database(place: str) -> Iterator[str]:
     try:
         with kept_at(place) as store:
             for kind in KINDS:
-                for record in store.read(kind.record):
-                    where = f"{without_password(place)}, {kind.name} {id_of(record)!r}"
+                for record in store.read(KINDS[kind]):
+                    where = f"{without_password(place)}, {kind} {id_of(record)!r}"
                     yield from (f"{where}: {fault}" for fault in faults(record))
     except (StoreError, ValueError) as problem:
         yield str(problem)
@@ -154,7 +154,7 @@ def _append(store: Store, place: str) -> tuple[dict[str, int], str]:
         note = f"reflection files left out, since the store has their episodes: {len(episodes) - len(new):,}"
         return {"episodes": _append_all(store, new)}, note if new != episodes else ""
     with kept_at(place) as other:
-        return {kind.name: _append_all(store, other.read(kind.record)) for kind in KINDS}, ""
+        return {name: _append_all(store, other.read(record)) for name, record in KINDS.items()}, ""
 
 
 def _append_run(store: Store, path: Path) -> tuple[dict[str, int], str]:
@@ -164,7 +164,7 @@ def _append_run(store: Store, path: Path) -> tuple[dict[str, int], str]:
     ids = {id_of(record) for record in records}
     known = {each.episode_id: each for each in store.read(Episode) if each.episode_id in ids}
     _append_all(store, (_completed(record, known) for record in records))
-    return Counter(KIND_OF[type(record)].name for record in records), missing
+    return Counter(KIND_OF[type(record)] for record in records), missing
 
 
 def _append_all(store: Store, records: Iterable[Stored]) -> int:

@@ -105,7 +105,7 @@ def positive(text: str) -> int:
 def is_store(place: str) -> bool:
     """Whether a store exists at `place`; a URL always counts as one."""
     path = Path(place)
-    is_folder = any((path / f"{kind.name}.jsonl").is_file() for kind in KINDS)
+    is_folder = any((path / f"{kind}.jsonl").is_file() for kind in KINDS)
     is_file = path.suffix in (".sqlite", ".db") and path.is_file() and path.stat().st_size > 0
     return "://" in place or is_folder or is_file
 
@@ -136,7 +136,7 @@ def kept_at(place: str, new: bool = False, changed: bool = False) -> Iterator[St
 
 def counted(store: Store) -> dict[str, int]:
     """Number of records by kind."""
-    return {kind.name: sum(1 for _ in store.read(kind.record)) for kind in KINDS}
+    return {name: sum(1 for _ in store.read(record)) for name, record in KINDS.items()}
 
 
 def without_password(place: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import groupby, pairwise
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -16,13 +17,15 @@ from reflexion_lab.errors import StoreError
 from reflexion_lab.limits import Count, Positive, Share, check_fields, validated
 from reflexion_lab.memory.curators.curated import CuratedMemory
 from reflexion_lab.memory.episodic import EpisodeBuffer, episode_of, session_id
-from reflexion_lab.memory.lessons.insights import Insights, insight_of, with_insight
-from reflexion_lab.memory.lessons.mistakes import Mistakes, mistakes_of
-from reflexion_lab.memory.lessons.wisdom import HISTORY, Extraction, WisdomBook, recount, wisdom_used, with_fields_of
-from reflexion_lab.memory.recall import DEFAULT, adapted, lessons_within
-from reflexion_lab.memory.retrieval.texts import Match, failure_query, query
+from reflexion_lab.memory.lessons.insights import Insights
+from reflexion_lab.memory.lessons.lessons import Lessons
+from reflexion_lab.memory.lessons.mistakes import Mistakes
+from reflexion_lab.memory.lessons.wisdom import WisdomBook, recount
+from reflexion_lab.memory.recall import DEFAULT, adapted, fitting
+from reflexion_lab.memory.retrieval.texts import Match, query
 from reflexion_lab.protocols import Outcome, Retriever, S, Store, Stored
 from reflexion_lab.records import (
+    RECALLED,
     UNKNOWN,
     Attempt,
     Beginning,
@@ -34,8 +37,9 @@ from reflexion_lab.records import (
     Task,
     Update,
     Wisdom,
+    id_of,
 )
-from reflexion_lab.storage.kinds import id_of, is_removed
+from reflexion_lab.storage.kinds import is_removed
 
 WIDER = 4
 """Growth factor of a search that found too few episodes of the wanted outcome."""
@@ -90,12 +94,13 @@ class Archive:
         self.omega = DEFAULT
         self.outcomes: dict[str, tuple[int, int]] = {}
         self.buffer = EpisodeBuffer(max_episodes, retriever(), match)
-        self.book = WisdomBook(retriever(), retire_after, retire_below)
-        self.mistakes = Mistakes(retriever(), max_mistakes, self.shown.min_score)
+        self.book = WisdomBook(retriever(), retire_after, retire_below, self.shown.min_score)
         self.insights = Insights()
+        mistakes = Mistakes(retriever(), max_mistakes, self.shown.min_score)
+        self.kinds: tuple[Lessons[Any], ...] = (self.book, self.insights, mistakes)
+        """In the order in which they get room; mistakes are the longest."""
         self.curated = curated
         self.keeps_episodes = keeps_episodes
-        self._extraction = Extraction()
         self._taken, self._has_learnt = 0, False
         self._times: dict[str, float] = {}  # of the episodes that a resumed run has stored, by id
 
@@ -107,7 +112,7 @@ class Archive:
         Records of the run `run_id` itself are skipped, since its rounds add them again. Items are those of
         `beginning`, of the store, or `items`, as far as the curator's limits hold.
         """
-        episodes = list(self.store.read(Episode))
+        stored = episodes = list(self.store.read(Episode))
         wisdom = beginning.wisdom if beginning else tuple(self.store.read(Wisdom))
         if items is None:
             items = beginning.items if beginning else self.owned(self.stored_items())
@@ -117,13 +122,11 @@ class Archive:
             episodes = _until(episodes, beginning.episodes, beginning.newest_episode)
         if beginning and run_id:
             episodes = [each for each in episodes if not each.episode_id.startswith(f"ep-{run_id}/")]
-            own = (each for each in self.store.read(Episode) if each.episode_id.startswith(f"ep-{run_id}/"))
+            own = (each for each in stored if each.episode_id.startswith(f"ep-{run_id}/"))
             self._times = {each.episode_id: each.timestamp for each in own}
-        for entry in wisdom:
-            self.book.upsert(replace(entry, use_count=0, success_rate=0.0))
-        self._take(episodes)
-        for entry in wisdom:
-            self.book.remember_usage(entry)
+        loops = self._put(episodes)
+        for kind in self.kinds:
+            kind.begin(wisdom, loops)
         if beginning and len(episodes) != beginning.episodes:
             _warn(
                 f"the store lost records since the run started ({beginning.episodes:,} episodes then, "
@@ -178,7 +181,8 @@ class Archive:
         if not episodes:
             return
         dated = [replace(each, timestamp=self._times.get(each.episode_id, each.timestamp)) for each in episodes]
-        changed = self._take(dated)
+        loops = self._put(dated)
+        changed = [record for kind in self.kinds for record in kind.learn(loops)]
         self._has_learnt = True
         records: list[Stored] = [*dated, *changed]
         self._in_store(lambda: self.store.append(records), "the run continues")
@@ -220,58 +224,31 @@ class Archive:
         return self.buffer.by_task(task.task_id) if self.same_task else []
 
     def lessons(self, task: Task, own: Sequence[Episode]) -> Recollection:
-        text, limits = failure_query(task, own), self.shown
-        except_task = "" if self.same_task else task.task_id
-        insights = self.insights.newest(except_task) if limits.insights else ()
-        for episode in own:
-            insights = with_insight(insights, insight_of(episode.reflection) if episode.reflection else "")
-        wisdom = self.book.relevant(
-            text, limits.wisdom, limits.min_score, view=lambda entry: self._without(entry, except_task)
-        )
-        mistakes = self.mistakes.retrieve_similar(task.prompt, limits.mistakes, except_task=except_task)
-        lessons = Recollection(
-            wisdom=tuple(wisdom),
-            mistakes=tuple(mistakes),
-            insights=insights[len(insights) - min(limits.insights, len(insights)) :],
-        )
-        return lessons_within(lessons, limits.max_tokens)
+        except_task, budget = "" if self.same_task else task.task_id, float(self.shown.max_tokens)
+        selected = fit = Recollection()
+        for kind in self.kinds:
+            entries = kind.select(task, own, getattr(self.shown, kind.name), except_task)
+            inside, budget = fitting(entries, kind.text, budget)
+            selected = replace(selected, **{kind.name: tuple(entries)})
+            fit = replace(fit, **{kind.name: tuple(inside[:: RECALLED[kind.name]])})
+        return replace(fit, left_out=tuple(sorted(selected.ids - fit.ids)))
 
     def selection(self, task: Task) -> Selection:
         return self.curated.selection(task) if self.curated else Selection()
 
-    def _without(self, entry: Wisdom, task_id: str) -> Wisdom | None:
-        """`entry` as extracted from the other tasks; None if they alone do not yield it."""
-        others = self._extraction.without(entry, task_id) if task_id else entry
-        return others and with_fields_of(entry, others, HISTORY)
-
-    def _take(self, episodes: Iterable[Episode]) -> list[Wisdom]:
-        """Index `episodes`, oldest first; returns the changed wisdom. Uses of wisdom are counted from the episodes, so
-        loading a round again counts nothing twice.
-        """
+    def _put(self, episodes: Iterable[Episode]) -> list[list[Episode]]:
+        """Index `episodes`, oldest first; returns their loops, with which the adaptive Ω and the outcomes change."""
         stored = self.buffer.extend(episodes)
         self._taken += len(stored)
         loops = [list(loop) for _, loop in groupby(stored, key=lambda episode: episode.session_id)]
-        self.mistakes.extend(mistake for loop in loops for mistake in mistakes_of(loop))
         for loop in loops:
-            self._learn(loop)
-        changed = {entry.wisdom_id: self.book.upsert(entry) for entry in self._extraction.add(stored)}
-        for episode in stored:
-            for name in wisdom_used(episode):
-                if name in self.book:
-                    changed[name] = self.book.record_usage(name, episode.passed, episode.timestamp)
-        return [self.book[name] for name in changed]
-
-    def _learn(self, attempts: Sequence[Episode]) -> None:
-        """Insights and outcomes of one loop."""
-        for episode in attempts:
-            if episode.reflection:
-                self.insights.add(episode.task_id, insight_of(episode.reflection))
-        self.omega = adapted(self.omega, attempts)
-        # Reflected failures, and those fixed by the next attempt, by category; unknown verdicts are skipped.
-        for failure, retry in pairwise(attempts):
-            if failure.reflection and not failure.passed and retry.metadata.get("outcome") not in UNKNOWN:
-                fixed, n = self.outcomes.get(failure.category, (0, 0))
-                self.outcomes[failure.category] = (fixed + retry.passed, n + 1)
+            self.omega = adapted(self.omega, loop)
+            # Reflected failures, and those fixed by the next attempt, by category; unknown verdicts are skipped.
+            for failure, retry in pairwise(loop):
+                if failure.reflection and not failure.passed and retry.metadata.get("outcome") not in UNKNOWN:
+                    fixed, n = self.outcomes.get(failure.category, (0, 0))
+                    self.outcomes[failure.category] = (fixed + retry.passed, n + 1)
+        return loops
 
 
 def runs_in(store: Store) -> set[str]:

@@ -375,9 +375,10 @@ class EpisodeBuffer:
         self._writing = threading.Lock()
         """Held while the retriever indexes, which may call a model: readers wait for `_lock` alone."""
         self._episodes: dict[int, Episode] = {}
-        """By the retriever's document numbers, `_first` to `total - 1`."""
-        self._first = self.total = 0
-        self._numbers: dict[str, dict[str, deque[int]]] = {"task": {}, "agent": {}, "session": {}}
+        """By the retriever's document numbers, up to `total - 1`."""
+        self.total = 0
+        self._look_ups: dict[tuple[str, str], deque[Episode]] = {}
+        """By field and value."""
 
     def store(self, episode: Episode) -> Episode:
         """Store an episode; returns it with an id and a timestamp. Raises DataError without an `agent_id`."""
@@ -394,23 +395,19 @@ class EpisodeBuffer:
                 for episode in stored:
                     self._put(episode)
             if self._retriever is not None:
-                self._retriever.forget(self._first)
+                self._retriever.forget(self.total - len(self._episodes))
         return stored
 
     def _put(self, episode: Episode) -> None:
         if len(self._episodes) == self.capacity:
-            for numbers, name in self._look_ups(self._episodes.pop(self._first)):
-                numbers[name].popleft()
-                if not numbers[name]:
-                    del numbers[name]
-            self._first += 1
+            for key in _keys(self._episodes.pop(self.total - self.capacity)):
+                self._look_ups[key].popleft()
+                if not self._look_ups[key]:
+                    del self._look_ups[key]
+        for key in _keys(episode):
+            self._look_ups.setdefault(key, deque()).append(episode)
         self._episodes[self.total] = episode
-        for numbers, name in self._look_ups(episode):
-            numbers.setdefault(name, deque()).append(self.total)
         self.total += 1
-
-    def _look_ups(self, episode: Episode) -> Iterator[tuple[dict[str, deque[int]], str]]:
-        return zip(self._numbers.values(), (episode.task_id, episode.agent_id, episode.session_id), strict=True)
 
     def by_task(self, task_id: str) -> list[Episode]:
         """The task's episodes, oldest first."""
@@ -426,7 +423,7 @@ class EpisodeBuffer:
 
     def _by(self, kind: str, name: str) -> list[Episode]:
         with self._lock:
-            return [self._episodes[number] for number in self._numbers[kind].get(name, ())]
+            return [*self._look_ups.get((kind, name), ())]
 
     def relevant(self, text: str, k: int, min_score: float = 0.0) -> list[Episode]:
         """The `k` nearest episodes, best first, the newer first on a tie; `min_score` is inclusive. Raises ConfigError
@@ -434,10 +431,10 @@ class EpisodeBuffer:
         """
         if self._retriever is None:
             raise ConfigError("EpisodeBuffer: no retriever for relevant episodes; pass one")
-        hits = self._retriever.rank(text, k)
+        scores = dict(self._retriever.rank(text, k))
         with self._lock:
-            near = {n: self._episodes[n] for n, score in hits if score >= min_score and n in self._episodes}
-        note(self._retriever, text, hits, near)
+            near = {n: self._episodes[n] for n, score in scores.items() if score >= min_score and n in self._episodes}
+        note(self._retriever, text, scores, near)
         return [*near.values()]
 
     def __len__(self) -> int:
@@ -447,3 +444,7 @@ class EpisodeBuffer:
         """A snapshot, oldest first."""
         with self._lock:
             return iter([*self._episodes.values()])
+
+
+def _keys(episode: Episode) -> tuple[tuple[str, str], ...]:
+    return ("task", episode.task_id), ("agent", episode.agent_id), ("session", episode.session_id)

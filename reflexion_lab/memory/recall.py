@@ -189,16 +189,3 @@ def fitting(entries: Sequence[T], text: Callable[[T], str], budget: float) -> tu
     sizes = [estimated(text(entry)) for entry in entries]
     numbers = filled(sizes, budget)
     return [entries[number] for number in numbers], budget - sum(sizes[number] for number in numbers)
-
-
-def lessons_within(lessons: Recollection, budget: float) -> Recollection:
-    """The `lessons` that fit into `budget` tokens: the best wisdom, then the newest insights, then the nearest
-    mistakes, which are the longest.
-    """
-    wisdom, budget = fitting(lessons.wisdom, lambda w: w.pattern[:300] + w.advice[:300], budget)
-    insights, budget = fitting(lessons.insights[::-1], lambda insight: insight[:300], budget)
-    mistakes, _ = fitting(
-        lessons.mistakes, lambda m: m.prompt.strip()[:600] + m.mistake[:300] + m.correction[:300], budget
-    )
-    fit = replace(lessons, wisdom=tuple(wisdom), insights=tuple(insights[::-1]), mistakes=tuple(mistakes))
-    return replace(fit, left_out=tuple(sorted(lessons.ids - fit.ids)))

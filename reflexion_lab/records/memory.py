@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from typing import Any
 
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
@@ -143,6 +144,15 @@ class Session(Record, frozen=True, kw_only=True):
     """Whether the last attempt was better than the previous one; None at the first."""
 
 
+RECALLED = {"own": -1, "others": -1, "items": 1, "wisdom": 1, "mistakes": 1, "insights": -1}
+"""Parts of a recollection in the order of need; -1: the last of them is the most needed."""
+
+
+def id_of(entry: Record | str) -> str:
+    """The id of what memory holds: its first field; an insight is its own."""
+    return entry if isinstance(entry, str) else str(getattr(entry, entry.__struct_fields__[0]))
+
+
 class Recollection(Record, frozen=True, kw_only=True):
     """Everything that memory gives the actor for one attempt."""
 
@@ -205,26 +215,13 @@ class Recollection(Record, frozen=True, kw_only=True):
     @property
     def ids(self) -> set[str]:
         """Ids of all episodes, wisdom, mistakes and items, and the insights."""
-        return {
-            *(episode.episode_id for episode in self.episodes),
-            *(entry.wisdom_id for entry in self.wisdom),
-            *(mistake.mistake_id for mistake in self.mistakes),
-            *(item.item_id for item in self.items),
-            *self.insights,
-        }
+        return {id_of(entry) for name in RECALLED for entry in getattr(self, name)}
 
     def without(self, left_out: Collection[str]) -> Recollection:
         """The recollection without the items of these ids."""
-        return replace(
-            self,
-            others=tuple(episode for episode in self.others if episode.episode_id not in left_out),
-            own=tuple(episode for episode in self.own if episode.episode_id not in left_out),
-            wisdom=tuple(entry for entry in self.wisdom if entry.wisdom_id not in left_out),
-            mistakes=tuple(mistake for mistake in self.mistakes if mistake.mistake_id not in left_out),
-            items=tuple(item for item in self.items if item.item_id not in left_out),
-            insights=tuple(insight for insight in self.insights if insight not in left_out),
-            retrieved=tuple(item for item in self.retrieved if item.item_id not in left_out),
-        )
+        lists: dict[str, Sequence[Any]] = {name: getattr(self, name) for name in (*RECALLED, "retrieved")}
+        kept = {name: tuple(each for each in lists[name] if id_of(each) not in left_out) for name in lists}
+        return replace(self, **kept)
 
 
 class Beginning(Record, frozen=True, kw_only=True):

@@ -23,18 +23,18 @@ class InMemory:
     @validated
     def __init__(self, retention_days: Above0 | None = None) -> None:
         self._lock = threading.Lock()
-        self._records: dict[str, dict[str, Stored]] = {kind.name: {} for kind in KINDS}
+        self._records: dict[str, dict[str, Stored]] = {name: {} for name in KINDS}
 
     def append(self, records: Sequence[Stored]) -> None:
         """Raises DataError, as `kinds.prepared`."""
         lines = prepared(records)
         with self._lock:
             for line in lines:
-                self._records[line.kind.name][line.id] = line.record
+                self._records[line.kind][line.id] = line.record
 
     def read(self, kind: type[S]) -> Iterator[S]:
         with self._lock:
-            records = list(self._records[KIND_OF[kind].name].values())
+            records = list(self._records[KIND_OF[kind]].values())
         yield from cast("list[S]", records)
 
     def search(self, search: Search) -> list[Episode]:
@@ -49,7 +49,7 @@ class InMemory:
 
     def clear(self) -> None:
         with self._lock:
-            self._records = {kind.name: {} for kind in KINDS}
+            self._records = {name: {} for name in KINDS}
 
     def close(self) -> None:
         """Nothing to do; records can still be read."""

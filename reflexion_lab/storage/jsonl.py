@@ -20,18 +20,8 @@ from reflexion_lab.errors import StoreError
 from reflexion_lab.io import files
 from reflexion_lab.io.files import FULL
 from reflexion_lab.protocols import S, Stored
-from reflexion_lab.records import SCHEMA_VERSION, Episode, Record, Search
-from reflexion_lab.storage.kinds import (
-    KIND_OF,
-    KINDS,
-    Kind,
-    collector_paused,
-    failure,
-    id_of,
-    is_old,
-    matching,
-    prepared,
-)
+from reflexion_lab.records import SCHEMA_VERSION, Episode, Record, Search, id_of
+from reflexion_lab.storage.kinds import KIND_OF, KINDS, collector_paused, failure, is_old, matching, prepared
 
 
 @contextmanager
@@ -75,17 +65,6 @@ def snapshot(path: Path) -> Iterator[tuple[int, int]]:
             os.close(descriptor)
 
 
-def write(descriptor: int, text: bytes, size: int) -> None:
-    """Append `text` to a file of `size` bytes, all or nothing."""
-    rest = memoryview(text)
-    try:
-        while rest:
-            rest = rest[os.write(descriptor, rest) :]
-    except BaseException:
-        os.ftruncate(descriptor, size)
-        raise
-
-
 def replace(path: Path, parts: Iterable[bytes]) -> None:
     """Replace a locked file atomically and durably."""
     files.replace(path, parts, path.with_name(f".{path.name}{files.DRAFT}"))
@@ -126,7 +105,7 @@ class Jsonl:
         self.path = Path(path)
         with faults(self.path, "used as a folder of records"):
             self.path.mkdir(parents=True, exist_ok=True)
-        self._files = {kind.name: RecordFile(self.path / f"{kind.name}.jsonl", kind) for kind in KINDS}
+        self._files = {name: RecordFile(self.path / f"{name}.jsonl", record) for name, record in KINDS.items()}
         self._appended: set[str] = set()
         for file in self._files.values():
             file.check()
@@ -135,13 +114,13 @@ class Jsonl:
         """Also raises DataError, as `kinds.prepared`."""
         texts: dict[str, list[bytes]] = {}
         for line in prepared(records):
-            texts.setdefault(line.kind.name, []).append(line.body + b"\n")
+            texts.setdefault(line.kind, []).append(line.body + b"\n")
         for name, text in texts.items():
             self._files[name].append(b"".join(text))
             self._appended.add(name)
 
     def read(self, kind: type[S]) -> Iterator[S]:
-        return cast(Iterator[S], self._files[KIND_OF[kind].name].read())
+        return cast(Iterator[S], self._files[KIND_OF[kind]].read())
 
     def search(self, search: Search) -> list[Episode]:
         return matching(search, self.read(Episode))
@@ -162,11 +141,10 @@ class Jsonl:
 class RecordFile:
     """One kind's file, shared by threads and processes."""
 
-    def __init__(self, path: Path, kind: Kind) -> None:
+    def __init__(self, path: Path, record: type[Any]) -> None:
         self.path = path
-        self._kind = kind
-        self._header = header(kind.name)
-        self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(kind.record)
+        self._header = header(path.stem)
+        self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(record)
 
     def check(self) -> None:
         """Raises StoreError for a file that cannot be read, or is of another kind or schema."""
@@ -176,7 +154,7 @@ class RecordFile:
     def append(self, text: bytes) -> None:
         """Append whole lines, all or nothing."""
         with faults(self.path, "appended to"), locked(self.path) as (descriptor, size):
-            write(descriptor, self._prefix(descriptor, size) + text, size)
+            files.append(descriptor, self._prefix(descriptor, size) + text)
 
     def read(self) -> Iterator[Stored]:
         """The newest version of each record, in the order of the first versions."""
@@ -252,7 +230,7 @@ class RecordFile:
 
         Raises StoreError: the first readable line is no header, or one of another kind or schema.
         """
-        expected = self._kind.name
+        expected = self.path.stem
         for number, line in enumerate(lines(descriptor, size), 1):
             where = f"{self.path}, line {number}"
             try:

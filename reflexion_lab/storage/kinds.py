@@ -15,27 +15,22 @@ from msgspec.structs import replace
 
 from reflexion_lab.errors import DataError, StoreError
 from reflexion_lab.protocols import Stored
-from reflexion_lab.records import Episode, Item, Record, Search, Wisdom
+from reflexion_lab.records import Episode, Item, Search, Wisdom, id_of
 
 LONGEST_ID = 500
 """Maximum characters of an id; a PostgreSQL index entry holds 2,700 bytes."""
 
 
-class Kind(NamedTuple):
-    name: str
-    """Name of the file, the table and the section of an export."""
-    record: type[Any]
-
-
-KINDS = (Kind("episodes", Episode), Kind("wisdom", Wisdom), Kind("items", Item))
-KIND_OF = {kind.record: kind for kind in KINDS}
-_DECODERS = {kind.record: msgspec.json.Decoder(kind.record) for kind in KINDS}
+KINDS: dict[str, type[Any]] = {"episodes": Episode, "wisdom": Wisdom, "items": Item}
+"""By name of the file, the table and the section of an export."""
+KIND_OF = {record: name for name, record in KINDS.items()}
+_DECODERS = {record: msgspec.json.Decoder(record) for record in KIND_OF}
 
 
 class Line(NamedTuple):
     """A record, ready for storage."""
 
-    kind: Kind
+    kind: str
     id: str
     body: bytes
     """JSON with sorted dict keys, without a line break."""
@@ -52,11 +47,6 @@ def collector_paused() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
-
-
-def id_of(record: Record) -> str:
-    """The id of what memory holds: its first field."""
-    return str(getattr(record, record.__struct_fields__[0]))
 
 
 def is_old(record: Stored, before: float) -> bool:
@@ -85,7 +75,7 @@ def prepared(records: Sequence[Stored]) -> list[Line]:
         try:
             # All stores keep the decoded value: 1 becomes 1.0, and NaN, which JSON lacks, is refused.
             body = msgspec.json.encode(record, order="deterministic")
-            lines.append(Line(kind, name, body, _DECODERS[kind.record].decode(body)))
+            lines.append(Line(kind, name, body, _DECODERS[type(given)].decode(body)))
         except (UnicodeEncodeError, msgspec.MsgspecError) as problem:
             raise DataError(f"{field} {name!r}: cannot be read back ({problem}); correct that field") from None
     return lines

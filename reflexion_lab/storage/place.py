@@ -26,7 +26,7 @@ from reflexion_lab.records import SCHEMA_VERSION, Episode
 from reflexion_lab.storage import openagents
 from reflexion_lab.storage.in_memory import InMemory
 from reflexion_lab.storage.jsonl import Header, Jsonl, check_schema, faults, header, header_text, replace
-from reflexion_lab.storage.kinds import KIND_OF, KINDS, Kind, prepared
+from reflexion_lab.storage.kinds import KIND_OF, KINDS, prepared
 
 VARIABLE = "REFLEXION_LAB_DATABASE"
 """Environment variable with the URL for storage=postgres."""
@@ -86,7 +86,7 @@ def dump(store: Store, path: Path, layout: str = "") -> dict[str, int]:
         with faults(path, "written"):
             replace(path, lines)
         return {"reflections": len(lines)}
-    counts: Counter[str] = Counter({kind.name: 0 for kind in KINDS})
+    counts: Counter[str] = Counter(dict.fromkeys(KINDS, 0))
     with faults(path, "written"):
         replace(path, (_json if path.suffix == ".json" else _jsonl)(store, counts))
     return dict(counts)
@@ -99,12 +99,12 @@ def load(store: Store, path: Path) -> dict[str, int]:
     """
     if path.exists() and not path.is_file():  # a pipe cannot be read twice
         raise StoreError(f"{path}: a folder, pipe or device", expected="a regular file", hint="nothing was imported")
-    counts: Counter[str] = Counter({kind.name: 0 for kind in KINDS})
+    counts: Counter[str] = Counter(dict.fromkeys(KINDS, 0))
     with faults(path, "imported"):
         for entry in entries(path):
             if entry.problem or entry.record is None:
                 raise StoreError(f"{entry.problem}; nothing was imported")
-            counts[KIND_OF[type(entry.record)].name] += 1
+            counts[KIND_OF[type(entry.record)]] += 1
         records = (entry.record for entry in entries(path) if entry.record is not None)
         while batch := list(islice(records, BATCH)):
             store.append(batch)
@@ -113,7 +113,7 @@ def load(store: Store, path: Path) -> dict[str, int]:
 
 def _jsonl(store: Store, counts: Counter[str]) -> Iterator[bytes]:
     for kind in KINDS:
-        yield header(kind.name)
+        yield header(kind)
         for body in _bodies(store, kind, counts):
             yield body + b"\n"
 
@@ -121,16 +121,16 @@ def _jsonl(store: Store, counts: Counter[str]) -> Iterator[bytes]:
 def _json(store: Store, counts: Counter[str]) -> Iterator[bytes]:
     yield f'{{"schema": {SCHEMA_VERSION}'.encode()
     for kind in KINDS:
-        yield f',\n"{kind.name}": ['.encode()
+        yield f',\n"{kind}": ['.encode()
         for number, body in enumerate(_bodies(store, kind, counts)):
             yield (b",\n" if number else b"\n") + body
         yield b"]"
     yield b"}\n"
 
 
-def _bodies(store: Store, kind: Kind, counts: Counter[str]) -> Iterator[bytes]:
-    for record in store.read(kind.record):
-        counts[kind.name] += 1
+def _bodies(store: Store, kind: str, counts: Counter[str]) -> Iterator[bytes]:
+    for record in store.read(KINDS[kind]):
+        counts[kind] += 1
         yield msgspec.json.encode(record, order="deterministic")
 
 
@@ -157,26 +157,25 @@ def _of_json(path: Path) -> Iterator[Entry]:
     except (*UNREADABLE, StoreError) as fault:
         yield Entry(str(path), None, str(fault) if isinstance(fault, StoreError) else f"{path}: {fault}; {AN_EXPORT}")
         return
-    for kind in KINDS:
-        rows = whole.get(kind.name, [])
+    for kind, record in KINDS.items():
+        rows = whole.get(kind, [])
         if not isinstance(rows, list):
-            yield Entry(str(path), None, f"{path}, {kind.name}: got {type(rows).__name__}, expected a list")
+            yield Entry(str(path), None, f"{path}, {kind}: got {type(rows).__name__}, expected a list")
             continue
         for number, row in enumerate(rows):
-            yield _entry(f"{path}, {kind.name}[{number}]", msgspec.json.encode(row), kind.record)
+            yield _entry(f"{path}, {kind}[{number}]", msgspec.json.encode(row), record)
 
 
 def _of_jsonl(path: Path) -> Iterator[Entry]:
-    kinds = {kind.name: kind.record for kind in KINDS}
     record: type[Any] | None = None
-    no_header = f"got no header, expected one such as {header_text(KINDS[0].name)}"
+    no_header = f"got no header, expected one such as {header_text('episodes')}"
     with path.open("rb") as lines:
         for number, line in enumerate(lines, 1):
             where, head = f"{path}, line {number}", None
             try:
                 head = msgspec.json.decode(line, type=Header)
                 check_schema(where, head.schema)
-                record = kinds.get(head.kind)
+                record = KINDS.get(head.kind)
             except msgspec.ValidationError:
                 record = openagents.Line if record is None and openagents.KEY in line else record
             except UNREADABLE as fault:

@@ -513,7 +513,7 @@ class Sql:
         rows: dict[str, dict[str, dict[str, object]]] = {}
         for line in prepared(records):
             # One row per id: the last record, in the first one's place.
-            rows.setdefault(line.kind.name, {})[line.id] = _row(line)
+            rows.setdefault(line.kind, {})[line.id] = _row(line)
 
         def work(execute: Execute) -> None:
             if not self._database.is_file:  # two writers that upsert the same ids in different orders would deadlock
@@ -527,7 +527,7 @@ class Sql:
             self._database.transaction(work, "appended to")
 
     def read(self, kind: type[S]) -> Iterator[S]:
-        table = RECORDS[KIND_OF[kind].name]
+        table = RECORDS[KIND_OF[kind]]
         return self._records(_bodies(table).order_by(table.c.seq), kind)
 
     def search(self, search: Search) -> list[Episode]:

@@ -11,6 +11,7 @@ from reflexion_lab.memory.lessons.wisdom import WisdomBook, document, trust
 from reflexion_lab.memory.retrieval.bm25 import BM25
 from reflexion_lab.memory.retrieval.jaccard import Jaccard
 from reflexion_lab.records import Wisdom
+from tests import builders
 
 
 def wisdom(pattern, number=0, **fields) -> Wisdom:
@@ -65,12 +66,13 @@ def test_excluded_entries_make_room_for_others():
 
 
 def test_stored_usage_is_adopted_only_if_it_is_higher():
-    book = WisdomBook(Jaccard())
-    book.upsert(wisdom("pointer one", 1))
-    name = next(iter(book)).wisdom_id
-    book.remember_usage(replace(book[name], use_count=4, success_rate=0.25, last_used_at=9.0))
-    book.remember_usage(replace(book[name], use_count=3, success_rate=1.0))
-    assert (book[name].use_count, book[name].success_rate, book[name].last_used_at) == (4, 0.25, 9.0)
+    used = wisdom("pointer one", 1, use_count=4, success_rate=0.25, last_used_at=9.0)
+    for n_uses, expected in ((3, (4, 0.25, 9.0)), (5, (5, 1.0, 9.0))):
+        book = WisdomBook(Jaccard())
+        about = {"metadata": {"wisdom": used.wisdom_id}, "passed": True, "timestamp": 5.0}
+        book.begin([used], [[builders.episode(**about) for _ in range(n_uses)]])
+        (entry,) = book
+        assert (entry.use_count, entry.success_rate, entry.last_used_at) == expected
 
 
 def test_pattern_tags_and_domain_are_searched():

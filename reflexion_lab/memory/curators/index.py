@@ -6,6 +6,7 @@ import threading
 from collections.abc import Sequence
 
 from reflexion_lab.memory.curators.items import View
+from reflexion_lab.memory.retrieval.documents import Documents
 from reflexion_lab.memory.retrieval.trace import note
 from reflexion_lab.protocols import Retriever
 from reflexion_lab.records import Item
@@ -20,12 +21,9 @@ class Index:
     """
 
     def __init__(self, retriever: Retriever) -> None:
-        self._retriever = retriever
+        self._documents: Documents[str] = Documents(retriever)
         self._items: Sequence[Item] = ()
-        self._documents: list[tuple[str, str]] = []
-        """Ids and compared texts of the items."""
-        self._first = 0
-        """Document number of the first item."""
+        self._by_id: dict[str, Item] = {}
         self._lock = threading.Lock()
 
     def nearest(self, items: Sequence[Item], text: str, k: int, min_score: float = 0.0) -> list[Item]:
@@ -34,25 +32,23 @@ class Index:
         hidden = len(whole) - len(items)
         with self._lock:  # to the end of the search: another task may ask about other items
             self._update(whole)
-            hits = self._retriever.rank(text, k + hidden if k > 0 else 0)
-            near = {hit.number: whole[hit.number - self._first] for hit in hits if hit.score >= min_score}
-        note(self._retriever, text, hits, near)
+            scores = self._documents.rank(text, k + hidden if k > 0 else 0)
+            near = {name: self._by_id[name] for name, score in scores.items() if score >= min_score}
+        note(self._documents.retriever, text, scores, near)
         shown = {item.item_id for item in items} if hidden else ()
         return [item for item in near.values() if not hidden or item.item_id in shown][: max(k, 0)]
 
     def _update(self, items: Sequence[Item]) -> None:
         if items is self._items:
             return
-        documents = [(item.item_id, item.key or item.text) for item in items]
-        known, gone = self._documents, 0
-        if documents and documents[0] in known:  # those before it were the oldest
-            gone = known.index(documents[0])
-        if documents[: len(known) - gone] != known[gone:]:
+        by_id = {item.item_id: item for item in items}
+        texts = [(name, item.key or item.text) for name, item in by_id.items()]
+        known, gone = [*self._documents.texts.items()], 0
+        if texts and texts[0] in known:  # those before it were the oldest
+            gone = known.index(texts[0])
+        if texts[: len(known) - gone] != known[gone:]:
             gone = len(known)
         if gone:
-            self._first += gone
-            self._documents = known[gone:]  # also if indexing fails
-            self._retriever.forget(self._first)
-        if new := documents[len(self._documents) :]:
-            self._retriever.add([text for _, text in new])
-        self._items, self._documents = items, documents
+            self._documents.remove([name for name, _ in known[:gone]])
+        self._documents.put(dict(texts))
+        self._items, self._by_id = items, by_id

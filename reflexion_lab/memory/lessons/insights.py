@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from itertools import chain
 
-from reflexion_lab.records import Record, Reflection
+from reflexion_lab.memory.lessons.lessons import Lessons
+from reflexion_lab.protocols import Stored
+from reflexion_lab.records import Episode, Record, Reflection, Task
 
 MOST = 20
 """Maximum insights; the oldest is dropped."""
@@ -13,16 +16,34 @@ _OPENING = re.compile(r"in (?:my function|this function|similar tasks) i will |i
 """Sentence openings that the lab's own prompts and rules produce."""
 
 
-class Insights:
+class Insights(Lessons[str]):
     """The newest insights of all tasks, readable without those of one task.
 
     At most `MOST` come from one task, and an insight from at most two tasks, so the newest 60 contain 20 distinct
     ones without any one task.
     """
 
+    name = "insights"
+
     def __init__(self) -> None:
         self._entries: list[tuple[str, str, str]] = []
         """Task, key and text, oldest first."""
+
+    def learn(self, loops: Sequence[Sequence[Episode]]) -> list[Stored]:
+        for episode in chain.from_iterable(loops):
+            if episode.reflection:
+                self.add(episode.task_id, insight_of(episode.reflection))
+        return []
+
+    def select(self, task: Task, own: Sequence[Episode], limit: int, except_task: str) -> Sequence[str]:
+        """The newest first, the loop's own included."""
+        insights = self.newest(except_task)
+        for reflection in filter(None, (episode.reflection for episode in own)):
+            insights = with_insight(insights, insight_of(reflection))
+        return insights[::-1][:limit]
+
+    def text(self, entry: str) -> str:
+        return entry[:300]
 
     def add(self, task_id: str, text: str) -> None:
         """Add `text`, unless it is empty, or this task or two others have it already."""

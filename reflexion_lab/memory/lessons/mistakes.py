@@ -4,70 +4,76 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from itertools import count, pairwise
+from itertools import islice, pairwise
 
 from msgspec.structs import replace
 
 from reflexion_lab.limits import Positive, Share, validated
+from reflexion_lab.memory.lessons.lessons import Lessons
+from reflexion_lab.memory.retrieval.documents import Documents
 from reflexion_lab.memory.retrieval.trace import note
-from reflexion_lab.protocols import Retriever
-from reflexion_lab.records import UNKNOWN, Episode, Mistake
+from reflexion_lab.protocols import Retriever, Stored
+from reflexion_lab.records import UNKNOWN, Episode, Mistake, Task
 
 CHECK_CHARS = 200
 """Maximum characters of a quoted check, and of an issue."""
 
 
-class Mistakes:
-    """The newest mistakes, retrieved by similar prompts. They change between rounds only, while no loop reads them.
+class Mistakes(Lessons[Mistake]):
+    """The newest mistakes, retrieved by similar prompts.
 
     `retriever`: empty, for this memory alone. `max_entries`: capacity; the oldest mistake is evicted. `threshold`:
     minimum score of a retrieved mistake, in [0, 1], inclusive.
     """
 
+    name = "mistakes"
+
     @validated
     def __init__(self, retriever: Retriever, max_entries: Positive = 1000, threshold: Share = 0.25) -> None:
         self.max_entries = max_entries
         self.threshold = threshold
-        self._retriever = retriever
-        # By the retriever's document numbers, in order of arrival.
-        self._entries: dict[int, Mistake] = {}
-        self._numbers: dict[str, int] = {}
-        self._next = 0
+        self._documents: Documents[str] = Documents(retriever)
+        self._entries: dict[str, Mistake] = {}
+        """By id, in order of arrival."""
 
     def __len__(self) -> int:
         return len(self._entries)
 
+    def learn(self, loops: Sequence[Sequence[Episode]]) -> list[Stored]:
+        self.extend(mistake for loop in loops for mistake in mistakes_of(loop))
+        return []
+
     def extend(self, mistakes: Iterable[Mistake]) -> None:
-        """Add mistakes, oldest first. A known id is replaced in place, under its older document, and keeps its
-        correction if the new one has none. Those without a prompt are left out: none is similar to it.
+        """Add mistakes, oldest first. A known id is replaced in place, and keeps its correction if the new one has
+        none. Those without a prompt are left out: none is similar to it.
         """
-        entries = [entry for entry in mistakes if entry.prompt.strip()]
-        new = {entry.mistake_id: entry.prompt for entry in entries if entry.mistake_id not in self._numbers}
-        if new:
-            self._retriever.add(list(new.values()))
-        self._numbers |= dict(zip(new, count(self._next)))
-        self._next += len(new)
-        for entry in entries:
-            number = self._numbers[entry.mistake_id]
-            older = self._entries.get(number, entry)
-            self._entries[number] = replace(entry, correction=entry.correction or older.correction)
-        while len(self._entries) > self.max_entries:
-            oldest = self._entries.pop(self._next - len(self._entries))
-            del self._numbers[oldest.mistake_id]
-        self._retriever.forget(self._next - len(self._entries))
+        for entry in mistakes:
+            if entry.prompt.strip():
+                older = self._entries.get(entry.mistake_id, entry)
+                self._entries[entry.mistake_id] = replace(entry, correction=entry.correction or older.correction)
+        gone = [*self._entries][: max(0, len(self._entries) - self.max_entries)]
+        for name in gone:
+            del self._entries[name]
+        self._documents.remove(self._documents.texts.keys() & gone)
+        self._documents.put({name: entry.prompt for name, entry in self._entries.items()})
+
+    def select(self, task: Task, own: Sequence[Episode], limit: int, except_task: str) -> Sequence[Mistake]:
+        return self.retrieve_similar(task.prompt, limit, except_task=except_task)
+
+    def text(self, entry: Mistake) -> str:
+        return entry.prompt.strip()[:600] + entry.mistake[:300] + entry.correction[:300]
 
     def retrieve_similar(self, prompt: str, k: int = 3, *, except_task: str = "") -> list[Mistake]:
         """At most `k` mistakes with the most similar prompts, best first, the newer first on a tie.
 
         Mistakes of the task with id `except_task` are excluded; "" excludes none.
         """
-        if k <= 0:
-            return []
         own = sum(mistake.task_id == except_task for mistake in self._entries.values()) if except_task else 0
-        hits = self._retriever.rank(prompt, k + own)
-        near = {hit.number: self._entries[hit.number] for hit in hits if hit.score >= self.threshold}
-        note(self._retriever, prompt, hits, near)
-        return [mistake for mistake in near.values() if not except_task or mistake.task_id != except_task][:k]
+        scores = self._documents.rank(prompt, k + own if k > 0 else 0)
+        near = {name: self._entries[name] for name, score in scores.items() if score >= self.threshold}
+        note(self._documents.retriever, prompt, scores, near)
+        others = (mistake for mistake in near.values() if not except_task or mistake.task_id != except_task)
+        return list(islice(others, max(k, 0)))
 
 
 def mistakes_of(loop: Sequence[Episode]) -> list[Mistake]:

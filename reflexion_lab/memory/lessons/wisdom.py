@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, islice
 from typing import NamedTuple
 
 import msgspec
@@ -14,32 +13,38 @@ from msgspec.structs import replace
 
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.limits import Positive, Share, validated
-from reflexion_lab.memory.retrieval.texts import QUOTED
+from reflexion_lab.memory.lessons.lessons import Lessons
+from reflexion_lab.memory.retrieval.controls import Recency
+from reflexion_lab.memory.retrieval.documents import Documents
+from reflexion_lab.memory.retrieval.texts import QUOTED, failure_query
 from reflexion_lab.memory.retrieval.trace import note
-from reflexion_lab.protocols import Retriever, Store
-from reflexion_lab.records import UNKNOWN, Episode, Wisdom
+from reflexion_lab.protocols import Retriever, Store, Stored
+from reflexion_lab.records import UNKNOWN, Episode, Task, Wisdom
 from reflexion_lab.text.replies.tokens import WORD, tokens
 
 USAGE = ("use_count", "success_rate", "last_used_at")
 HISTORY = (*USAGE, "created_at")
 
 
-class WisdomBook:
-    """Wisdom by id, searched with a retriever. It changes between rounds only, while no loop reads it.
+class WisdomBook(Lessons[Wisdom]):
+    """Wisdom by id, searched with a retriever.
 
     `retriever`: empty, for this book alone. `retire_after`, `retire_below`: an entry is retired after this many uses if
-    its success rate is below the threshold, in [0, 1]; 0: never.
+    its success rate is below the threshold, in [0, 1]; 0: never. `min_score`: of entries that `select` chooses.
     """
 
+    name = "wisdom"
+
     @validated
-    def __init__(self, retriever: Retriever, retire_after: Positive = 5, retire_below: Share = 0.2) -> None:
+    def __init__(
+        self, retriever: Retriever, retire_after: Positive = 5, retire_below: Share = 0.2, min_score: Share = 0.0
+    ) -> None:
         self.retire_after = retire_after
         self.retire_below = retire_below
-        self._retriever = retriever
+        self.min_score = min_score
         self._known: dict[str, Wisdom] = {}
-        self._numbers: dict[str, int] = {}
-        self._documents: list[str] = []
-        """Ids by document number. An entry whose text changed has several numbers; `_numbers` has the current one."""
+        self._documents: Documents[str] = Documents(retriever)
+        self._extraction = Extraction()
 
     def __len__(self) -> int:
         return len(self._known)
@@ -58,14 +63,42 @@ class WisdomBook:
         hint = "`reflexion-lab wisdom list` prints them"
         raise ConfigError("wisdom", repr(wisdom_id), f"one of {len(self)} ids", hint)
 
+    def begin(self, stored: Sequence[Wisdom], loops: Sequence[Sequence[Episode]]) -> None:
+        """Uses are counted from the loops; a higher stored count is kept, since episodes may have been pruned."""
+        for entry in stored:
+            self.upsert(replace(entry, use_count=0, success_rate=0.0))
+        self.learn(loops)
+        for entry in stored:
+            if entry.use_count > (known := self[entry.wisdom_id]).use_count:
+                self._known[entry.wisdom_id] = with_fields_of(entry, known, USAGE)
+
+    def learn(self, loops: Sequence[Sequence[Episode]]) -> list[Stored]:
+        """Uses are counted from episodes, too, so loading a round again counts nothing twice."""
+        episodes = [*chain.from_iterable(loops)]
+        changed = {entry.wisdom_id: self.upsert(entry) for entry in self._extraction.add(episodes)}
+        for episode in episodes:
+            for name in wisdom_used(episode):
+                if name in self:
+                    changed[name] = self.record_usage(name, episode.passed, episode.timestamp)
+        return [self[name] for name in changed]
+
+    def select(self, task: Task, own: Sequence[Episode], limit: int, except_task: str) -> Sequence[Wisdom]:
+        """Each entry as extracted from the other tasks; without those that they alone do not yield."""
+
+        def view(entry: Wisdom) -> Wisdom | None:
+            others = self._extraction.without(entry, except_task) if except_task else entry
+            return others and with_fields_of(entry, others, HISTORY)
+
+        return self.relevant(failure_query(task, own), limit, self.min_score, view=view)
+
+    def text(self, entry: Wisdom) -> str:
+        return entry.pattern[:300] + entry.advice[:300]
+
     def upsert(self, wisdom: Wisdom) -> Wisdom:
         """Insert or update an entry; returns it. A known one keeps its usage and creation time."""
         if known := self._known.get(wisdom.wisdom_id):
             wisdom = with_fields_of(known, wisdom, HISTORY)
-        if known is None or document(known) != document(wisdom):
-            self._retriever.add([document(wisdom)])
-            self._numbers[wisdom.wisdom_id] = len(self._documents)
-            self._documents.append(wisdom.wisdom_id)
+        self._documents.put({wisdom.wisdom_id: document(wisdom)})
         self._known[wisdom.wisdom_id] = wisdom
         return wisdom
 
@@ -81,23 +114,22 @@ class WisdomBook:
 
         Ranked by retriever score (at least `min_score`) times `trust`, then impact, then the newer first.
         """
-        depth = 2 * k
+        depth, last = 2 * k, 0.0
         while depth > 0 and text.strip():
-            hits = self._retriever.rank(text, depth)
-            views: dict[int, Wisdom] = {}
-            weighted: list[tuple[float, float, int]] = []
-            for number, score in hits:
-                entry = self._known[self._documents[number]]
-                is_current = self._numbers[entry.wisdom_id] == number
-                if is_current and score >= min_score and not self.is_retired(entry) and (viewed := view(entry)):
-                    views[number] = viewed
-                    weighted.append((score * trust(entry), viewed.impact, number))
+            scores = self._documents.rank(text, depth)
+            views: dict[str, Wisdom] = {}
+            weighted: list[tuple[float, float, int, str]] = []
+            for name, last in scores.items():
+                entry = self._known[name]
+                if last >= min_score and not self.is_retired(entry) and (viewed := view(entry)):
+                    views[name] = viewed
+                    weighted.append((last * trust(entry), viewed.impact, self._documents.numbers[name], name))
             best = sorted(weighted, reverse=True)[:k]
-            # Trust is at most 1, so no further entry can outweigh the last hit's score.
-            is_settled = len(best) == k and best[-1][0] > hits[-1].score
-            if is_settled or len(hits) < depth or hits[-1].score < min_score:
-                note(self._retriever, text, hits, views)
-                return [views[number] for _, _, number in best]
+            # Trust is at most 1, so no further entry can outweigh the last score.
+            is_settled = len(best) == k and best[-1][0] > last
+            if is_settled or len(scores) < depth or last < min_score:
+                note(self._documents.retriever, text, scores, views)
+                return [views[name] for *_, name in best]
             depth *= 4
         return []
 
@@ -110,11 +142,6 @@ class WisdomBook:
         rate, latest = (_successes(known) + success) / uses, max(at, known.last_used_at)
         self._known[wisdom_id] = replace(known, use_count=uses, success_rate=rate, last_used_at=latest)
         return self._known[wisdom_id]
-
-    def remember_usage(self, wisdom: Wisdom) -> None:
-        """Adopt an entry's usage if higher: its episodes may be pruned. Raises ConfigError: an unknown id."""
-        if wisdom.use_count > (known := self[wisdom.wisdom_id]).use_count:
-            self._known[wisdom.wisdom_id] = with_fields_of(wisdom, known, USAGE)
 
     def is_retired(self, wisdom: Wisdom) -> bool:
         return wisdom.use_count >= self.retire_after and wisdom.success_rate < self.retire_below
@@ -156,32 +183,19 @@ def recount(store: Store) -> Recount:
     """
     first = before = _by_id(store)
     while True:
-        uses: dict[str, list[Episode]] = defaultdict(list)
-        episodes = list(store.read(Episode))
-        for episode in episodes:
-            for name in wisdom_used(episode):
-                uses[name].append(episode)
-        stored = (with_fields_of(before.get(entry.wisdom_id, entry), entry, HISTORY) for entry in extract(episodes))
-        wisdom = [_with_uses(entry, uses[entry.wisdom_id]) for entry in stored]
-        if changed := [entry for entry in wisdom if entry != before.get(entry.wisdom_id)]:
+        episodes, book = [*store.read(Episode)], WisdomBook(Recency())
+        book.begin([*before.values()], [episodes])
+        if changed := [entry for entry in book if entry != before.get(entry.wisdom_id)]:
             store.append(changed)
         if not changed or sum(1 for _ in store.read(Episode)) == len(episodes):
-            new = sum(entry.wisdom_id not in first for entry in wisdom)
-            different = sum(entry != first.get(entry.wisdom_id) for entry in wisdom)
-            return Recount(len(episodes), len(wisdom), new, different - new)
+            new = sum(entry.wisdom_id not in first for entry in book)
+            different = sum(entry != first.get(entry.wisdom_id) for entry in book)
+            return Recount(len(episodes), len(book), new, different - new)
         before = _by_id(store)
 
 
 def _by_id(store: Store) -> dict[str, Wisdom]:
     return {entry.wisdom_id: entry for entry in store.read(Wisdom)}
-
-
-def _with_uses(wisdom: Wisdom, uses: list[Episode]) -> Wisdom:
-    """The entry with its uses; a higher stored count is kept, since episodes may have been pruned."""
-    if len(uses) <= wisdom.use_count:
-        return wisdom
-    rate, latest = sum(each.passed for each in uses) / len(uses), max(each.timestamp for each in uses)
-    return replace(wisdom, use_count=len(uses), success_rate=rate, last_used_at=latest)
 
 
 def wisdom_used(episode: Episode) -> list[str]:

@@ -23,6 +23,7 @@ from reflexion_lab.errors import ConfigError
 from reflexion_lab.limits import Count, validated
 from reflexion_lab.protocols import Model
 from reflexion_lab.records import (
+    RECALLED,
     WITHHELD,
     Completion,
     Episode,
@@ -198,10 +199,6 @@ class Fitted(NamedTuple):
     left_out: tuple[str, ...]
 
 
-_NEWEST_FIRST = {"own": -1, "others": -1, "items": 1, "wisdom": 1, "mistakes": 1, "insights": -1}
-"""Parts of a recollection in the order of need; -1: the last of them is the most needed."""
-
-
 class Prompts:
     """The templates of one variant, with few-shot examples.
 
@@ -238,7 +235,7 @@ class Prompts:
         whole = render(memory=memory)
         if max_tokens is None or estimated(whole) <= max_tokens:
             return Fitted(whole, ())
-        bare = replace(memory, **dict.fromkeys(_NEWEST_FIRST, ()), session="")
+        bare = replace(memory, **dict.fromkeys(RECALLED, ()), session="")
 
         def has_room(memory: Recollection) -> bool:
             return estimated(render(memory=memory, examples=())) <= max_tokens
@@ -251,14 +248,14 @@ class Prompts:
                 bare = replace(bare, hint=_hint(last, lambda text: has_room(replace(bare, hint=text))))
             newest = None if bare.hint else newest or last
             memory = replace(memory, own=(*memory.own[:-1], *filter(None, [newest])))
-        parts = [(kind, n) for kind in _NEWEST_FIRST for n in range(len(getattr(memory, kind)))[:: _NEWEST_FIRST[kind]]]
+        parts = [(kind, n) for kind in RECALLED for n in range(len(getattr(memory, kind)))[:: RECALLED[kind]]]
         parts += [("session", 0), *(("examples", n) for n in range(len(self.examples)))]
 
         def with_parts(numbers: Sequence[int]) -> dict[str, Any]:
             kept = {parts[number] for number in numbers}
             fields: dict[str, Any] = {
                 kind: tuple(each for n, each in enumerate(getattr(memory, kind)) if (kind, n) in kept)
-                for kind in _NEWEST_FIRST
+                for kind in RECALLED
             }
             fields["session"] = memory.session if ("session", 0) in kept else ""
             examples = tuple(example for n, example in enumerate(self.examples) if ("examples", n) in kept)
