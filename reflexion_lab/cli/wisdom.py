@@ -165,8 +165,7 @@ def _book(store: Store) -> WisdomBook:
     from reflexion_lab.memory.retrieval.jaccard import Jaccard
 
     book = WisdomBook(Jaccard())
-    for entry in store.read(Wisdom):
-        book.upsert(entry)
+    book.begin([*store.read(Wisdom)], ())
     return book
 
 

@@ -23,7 +23,7 @@ from reflexion_lab.memory.lessons.mistakes import Mistakes
 from reflexion_lab.memory.lessons.wisdom import WisdomBook, recount
 from reflexion_lab.memory.recall import DEFAULT, adapted, fitting
 from reflexion_lab.memory.retrieval.texts import Match, query
-from reflexion_lab.protocols import Outcome, Retriever, S, Store, Stored
+from reflexion_lab.protocols import Outcome, Retriever, Store, Stored
 from reflexion_lab.records import (
     RECALLED,
     UNKNOWN,
@@ -37,7 +37,6 @@ from reflexion_lab.records import (
     Task,
     Update,
     Wisdom,
-    id_of,
 )
 from reflexion_lab.storage.kinds import is_removed
 
@@ -119,7 +118,10 @@ class Archive:
         if self.curated:
             self.curated.begin({item.item_id: item for item in items}.values())
         if beginning:
-            episodes = _until(episodes, beginning.episodes, beginning.newest_episode)
+            places = (place for place, each in enumerate(episodes, 1) if each.episode_id == beginning.newest_episode)
+            episodes = episodes[
+                : min(beginning.episodes, next(places, 0))
+            ]  # later ones are not read, after a prune, too
         if beginning and run_id:
             episodes = [each for each in episodes if not each.episode_id.startswith(f"ep-{run_id}/")]
             own = (each for each in stored if each.episode_id.startswith(f"ep-{run_id}/"))
@@ -135,9 +137,8 @@ class Archive:
         kept = self.curated.memory.items if self.curated else ()
         if beginning:
             return replace(beginning, items=kept)
-        return Beginning(
-            episodes=len(episodes), newest_episode=id_of(episodes[-1]) if episodes else "", wisdom=wisdom, items=kept,
-        )  # fmt: skip
+        newest = episodes[-1].episode_id if episodes else ""
+        return Beginning(episodes=len(episodes), newest_episode=newest, wisdom=wisdom, items=kept)
 
     def stored_items(self) -> tuple[Item, ...]:
         """The items of the store, of every method, without those that were removed. Raises StoreError."""
@@ -265,12 +266,6 @@ def is_begun_with(store: Store, beginning: Beginning, owner: str) -> bool:
         return beginning.newest_episode in ids
     items = {item.item_id for item in store.read(Item) if item.owner == owner}
     return any(item.item_id in items for item in beginning.items) if beginning.items else not ids and not items
-
-
-def _until(records: list[S], count: int, newest: str) -> list[S]:
-    """What existed at a run's start: the records up to the id `newest`, at most `count`."""
-    places = (place for place, record in enumerate(records, 1) if id_of(record) == newest)
-    return records[: min(count, next(places, 0)) if newest else count]
 
 
 def _warn(message: str) -> None:

@@ -69,10 +69,8 @@ def test_stored_usage_is_adopted_only_if_it_is_higher():
     used = wisdom("pointer one", 1, use_count=4, success_rate=0.25, last_used_at=9.0)
     for n_uses, expected in ((3, (4, 0.25, 9.0)), (5, (5, 1.0, 9.0))):
         book = WisdomBook(Jaccard())
-        about = {"metadata": {"wisdom": used.wisdom_id}, "passed": True, "timestamp": 5.0}
-        book.begin([used], [[builders.episode(**about) for _ in range(n_uses)]])
-        (entry,) = book
-        assert (entry.use_count, entry.success_rate, entry.last_used_at) == expected
+        book.begin([used], [[builders.episode(metadata={"wisdom": "wis-1"}, passed=True)] * n_uses])
+        assert [(entry.use_count, entry.success_rate, entry.last_used_at) for entry in book] == [expected]
 
 
 def test_pattern_tags_and_domain_are_searched():

@@ -27,31 +27,20 @@ class Reply(NamedTuple):
     """Whether it ended at `max_tokens`."""
 
 
-class Calls:
+class Calls(NamedTuple):
     """Renders a template with finished loops, as long as the model's context allows, and calls the model.
 
     `max_chars`: length of each finished loop in a prompt. `submitted_only`: only the submitted attempt of a loop; else
     all. `has_verdict`: as of `described`. `constrained`: send grammars, for models that support them.
     """
 
-    def __init__(
-        self,
-        model: Model,
-        sampling: Sampling,
-        prompts: Prompts | None = None,
-        *,
-        max_chars: int = 3000,
-        submitted_only: bool = True,
-        has_verdict: bool = True,
-        constrained: bool = True,
-    ) -> None:
-        self.model = model
-        self.sampling = sampling
-        self.prompts = prompts or Prompts()
-        self.max_chars = max_chars
-        self.submitted_only = submitted_only
-        self.has_verdict = has_verdict
-        self.constrained = constrained
+    model: Model
+    sampling: Sampling
+    prompts: Prompts | None = None
+    max_chars: int = 3000
+    submitted_only: bool = True
+    has_verdict: bool = True
+    constrained: bool = True
 
     def __call__(
         self,
@@ -68,10 +57,10 @@ class Calls:
         """
         longest = None if self.sampling.max_tokens is None else self.sampling.max_tokens + more_tokens
         sampling = replace(self.sampling, max_tokens=longest, grammar=grammar if self.constrained else "")
-        chars = self.max_chars
+        chars, prompts = self.max_chars, self.prompts or Prompts()
         while True:
             trajectories = [self._text(each, chars) for each in finished]
-            prompt = self.prompts.render(name, trajectories=trajectories, **variables)
+            prompt = prompts.render(name, trajectories=trajectories, **variables)
             if fits(prompt, self.model, sampling) or chars <= LEAST or not finished:
                 break
             chars = chars * 3 // 4

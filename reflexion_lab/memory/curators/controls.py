@@ -12,9 +12,9 @@ from reflexion_lab.agent.reflectors.placebo import filler_of
 from reflexion_lab.limits import Positive, validated
 from reflexion_lab.memory.curators.index import Index
 from reflexion_lab.memory.curators.items import Bank
-from reflexion_lab.memory.curators.trajectories import described
+from reflexion_lab.memory.curators.trajectories import case, described
 from reflexion_lab.protocols import Curator, Retriever
-from reflexion_lab.records import Batch, Curation, Finished, Item, Operation, Selection, Task, base_id
+from reflexion_lab.records import Batch, Curation, Finished, Item, Selection, Task, base_id
 
 
 class NoItems:
@@ -59,9 +59,7 @@ class RawTrajectories:
 
     def curate(self, items: Sequence[Item], batch: Batch) -> Curation:
         (each,) = batch.finished
-        text = described(each, self.max_chars)
-        case = Operation(kind="add", text=text, key=each.task.prompt, outcome=each.passed, sources=(each.task.loop_id,))
-        return Curation(operations=(case,))
+        return Curation(operations=(case(each, described(each, self.max_chars)),))
 
 
 class FullHistory(RawTrajectories):
@@ -83,8 +81,9 @@ class FullHistory(RawTrajectories):
 class _Control:
     """A curator that changes what `first` shows; what it keeps is that of `first`."""
 
-    def __init__(self, first: Curator) -> None:
+    def __init__(self, first: Curator, seed: int = 0) -> None:
         self.first = first
+        self.seed = seed
         self.bank = getattr(first, "bank", ())
 
     def _first(self, items: Sequence[Item], task: Task) -> Selection:
@@ -105,10 +104,6 @@ class Shuffled(_Control):
     Tests whether the selection matters. A curator that always shows all of its items leaves none to draw.
     """
 
-    def __init__(self, first: Curator, seed: int = 0) -> None:
-        super().__init__(first)
-        self.seed = seed
-
     def select(self, items: Sequence[Item], task: Task) -> Selection:
         selection = self._first(items, task)
         chosen, sections = ({getattr(item, name) for item in selection.items} for name in ("item_id", "section"))
@@ -119,10 +114,6 @@ class Shuffled(_Control):
 
 class Filler(_Control):
     """Random nouns of as many tokens in place of each item that `first` selects: tests whether the words matter."""
-
-    def __init__(self, first: Curator, seed: int = 0) -> None:
-        super().__init__(first)
-        self.seed = seed
 
     def select(self, items: Sequence[Item], task: Task) -> Selection:
         selection = self._first(items, task)
@@ -159,10 +150,10 @@ class Gold:
         return [Batch(finished=(each,)) for each in finished]
 
     def curate(self, items: Sequence[Item], batch: Batch) -> Curation:
-        source = batch.finished[0].task.loop_id
-        task = self.tasks[base_id(source)]
+        (each,) = batch.finished
+        task = self.tasks[each.task.task_id]
         text = f"Task:\n{task.prompt.strip()}\n\nSolution:\n{task.canonical_program.strip()}"
-        return Curation(operations=(Operation(kind="add", text=text, key=task.prompt, sources=(source,)),))
+        return Curation(operations=(replace(case(each, text), outcome=None),))
 
     def _cluster(self, task_id: str) -> str:
         task = self.tasks.get(base_id(task_id))

@@ -28,7 +28,7 @@ from reflexion_lab.limits import Positive, validated
 from reflexion_lab.memory.curators.calls import Calls, Reply
 from reflexion_lab.memory.curators.index import Index
 from reflexion_lab.memory.curators.items import SCORE, ItemLimits
-from reflexion_lab.memory.curators.trajectories import described
+from reflexion_lab.memory.curators.trajectories import case, described
 from reflexion_lab.protocols import Model, Retriever
 from reflexion_lab.records import Batch, Curation, Finished, Item, Operation, Sampling, Selection, Task
 from reflexion_lab.text.prompts.render import Prompts
@@ -116,10 +116,9 @@ class DynamicCheatsheet:
 
     def _store(self, page: Sequence[Item], loop: Finished) -> Curation:
         """Keep the page that was written before a task, and the task with its answer."""
-        first, source = loop.attempts[0], (loop.task.loop_id,)
+        first = loop.attempts[0]
         written = _text(first.written_items)
-        text = described(loop, self.call.max_chars, has_verdict=False)
-        pair = Operation(kind="add", text=text, key=loop.task.prompt, section=PAIRS, sources=source)
+        pair = replace(case(loop, described(loop, self.call.max_chars, has_verdict=False), PAIRS), outcome=None)
         is_unread = first.selection_usage.calls > 0 and not written
         return Curation(operations=(*_as_page(page, written, loop.task), pair), unreadable=int(is_unread))
 

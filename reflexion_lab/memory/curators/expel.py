@@ -27,7 +27,7 @@ from reflexion_lab.limits import Count, Positive, validated
 from reflexion_lab.memory.curators.calls import Calls
 from reflexion_lab.memory.curators.index import Index
 from reflexion_lab.memory.curators.items import SCORE
-from reflexion_lab.memory.curators.trajectories import described, verdict
+from reflexion_lab.memory.curators.trajectories import case, described, verdict
 from reflexion_lab.protocols import Model, Retriever
 from reflexion_lab.records import Attempt, Batch, Curation, Finished, Item, Operation, Sampling, Selection, Task
 from reflexion_lab.text.prompts.render import Prompts
@@ -117,7 +117,7 @@ class ExpeL:
         sources = tuple(loop.task.loop_id for loop in batch.finished)
         operations = self.operations(rules, changes, sources)
         if self.examples and batch.kind == "successes":
-            operations += [self._example(loop) for loop in batch.finished]
+            operations += [case(loop, described(loop, self.call.max_chars), EXAMPLES) for loop in batch.finished]
         return Curation(operations=tuple(operations), usage=usage, unreadable=int(not changes), replies=(reply,))
 
     def operations(self, rules: Sequence[Item], changes: Sequence[Change], sources: tuple[str, ...]) -> list[Operation]:
@@ -143,11 +143,6 @@ class ExpeL:
             for number in votes
         ]
         return changed + [Operation(kind="add", text=text, votes={SCORE: NEW}, sources=sources) for text in new]
-
-    def _example(self, loop: Finished) -> Operation:
-        text = described(loop, self.call.max_chars)
-        source = (loop.task.loop_id,)
-        return Operation(kind="add", text=text, key=loop.task.prompt, section=EXAMPLES, outcome=True, sources=source)
 
 
 def rules_of(items: Sequence[Item]) -> list[Item]:

@@ -19,9 +19,10 @@ from reflexion_lab.limits import Positive, validated
 from reflexion_lab.loop.selection import submitted_at
 from reflexion_lab.memory.curators.index import Index
 from reflexion_lab.memory.curators.items import ItemLimits
+from reflexion_lab.memory.curators.trajectories import case
 from reflexion_lab.memory.recall import fitting
 from reflexion_lab.protocols import Retriever
-from reflexion_lab.records import Batch, Curation, Finished, Item, Operation, Selection, Task
+from reflexion_lab.records import Batch, Curation, Finished, Item, Selection, Task
 from reflexion_lab.text.prompts.render import without_prompt
 from reflexion_lab.text.shorten import bounded
 
@@ -56,15 +57,7 @@ class Memento:
 
     def curate(self, items: Sequence[Item], batch: Batch) -> Curation:
         (each,) = batch.finished
-        case = Operation(
-            kind="add",
-            text=self._case(each),
-            key=each.task.prompt,
-            section=SECTIONS[bool(each.passed)],
-            outcome=each.passed,
-            sources=(each.task.loop_id,),
-        )
-        return Curation(operations=(case,))
+        return Curation(operations=(case(each, self._case(each), SECTIONS[bool(each.passed)]),))
 
     def _case(self, finished: Finished) -> str:
         solution = submitted_at(finished.attempts).trajectory.solution

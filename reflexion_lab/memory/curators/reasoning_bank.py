@@ -20,14 +20,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from msgspec.structs import replace
-
 from reflexion_lab.agent.reflectors.fields import VALUE
 from reflexion_lab.limits import Positive, validated
 from reflexion_lab.memory.curators.calls import Calls
 from reflexion_lab.memory.curators.index import Index
+from reflexion_lab.memory.curators.trajectories import case
 from reflexion_lab.protocols import Model, Retriever
-from reflexion_lab.records import Batch, Curation, Finished, Item, Operation, Sampling, Selection, Task
+from reflexion_lab.records import Batch, Curation, Finished, Item, Sampling, Selection, Task
 from reflexion_lab.text.prompts.render import Prompts
 from reflexion_lab.text.replies.extract import without_thoughts
 from reflexion_lab.text.replies.labelled import Labels, has_words, letters, one_line
@@ -93,11 +92,8 @@ class ReasoningBank:
             kind = INVERTED.get(kind, kind)
         reply = self.calls("reasoning_bank", batch.finished, grammar(most), kind=kind, most=most)
         texts = blocks(reply.text) if self.variant == "released" else strategies(reply.text)[:most]
-        item = Operation(
-            kind="add", key=each.task.prompt, section=SECTION, outcome=each.passed, sources=(each.task.loop_id,)
-        )
         return Curation(
-            operations=tuple(replace(item, text=text) for text in texts),
+            operations=tuple(case(each, text, SECTION) for text in texts),
             usage=reply.usage,
             unreadable=int(not texts),
             replies=(reply.text,),

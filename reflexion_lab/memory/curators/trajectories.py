@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from reflexion_lab.loop.selection import submitted_at
-from reflexion_lab.records import UNKNOWN, Attempt, Finished
+from reflexion_lab.records import UNKNOWN, Attempt, Finished, Operation
 from reflexion_lab.text.prompts.render import without_prompt
 from reflexion_lab.text.shorten import bounded, line
 
@@ -25,6 +25,14 @@ def described(
     left = (max_chars - len(task)) // len(attempts)
     parts = [f"Task:\n{task}", *(_attempt(finished, attempt, left, has_verdict) for attempt in attempts)]
     return bounded("\n\n".join(parts), max_chars)
+
+
+def case(finished: Finished, text: str, section: str = "") -> Operation:
+    """A new item from a loop, found by the prompt of its task."""
+    task = finished.task
+    return Operation(
+        kind="add", text=text, key=task.prompt, section=section, outcome=finished.passed, sources=(task.loop_id,)
+    )
 
 
 def verdict(attempt: Attempt) -> str:

@@ -6,13 +6,12 @@ import hashlib
 import threading
 import warnings
 import zlib
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from reflexion_lab.errors import ModelError, StoreError
+from reflexion_lab.errors import LabError, ModelError, StoreError
 from reflexion_lab.protocols import Embedder
 
 if TYPE_CHECKING:
@@ -158,7 +157,7 @@ class ReplayEmbedder:
         self.query_prefix, self.document_prefix = query_prefix, document_prefix
         self.path = Path(path)
         self._wanted = fingerprint
-        self._database = _database(self.path, readonly=True)
+        self._database = _database(self.path, readonly=True, error=ModelError)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -167,7 +166,7 @@ class ReplayEmbedder:
         from reflexion_lab.storage.sql import EMBEDDINGS
 
         column = EMBEDDINGS.c.fingerprint
-        recorded = [str(name) for (name,) in self._rows(select(column).distinct().order_by(column))]
+        recorded = [str(name) for (name,) in self._database.selected(select(column).distinct().order_by(column))]
         if self._wanted in recorded:
             return self._wanted
         if len(recorded) == 1 and not self._wanted:
@@ -182,7 +181,7 @@ class ReplayEmbedder:
         from reflexion_lab.storage.sql import EMBEDDINGS
 
         statement = select(EMBEDDINGS.c.vector).where(EMBEDDINGS.c.fingerprint == self.fingerprint).limit(1)
-        return len(self._rows(statement)[0][0]) // 4
+        return len(self._database.selected(statement)[0][0]) // 4
 
     def embed(self, texts: Sequence[str]) -> NDArray[float32]:
         import numpy as np
@@ -192,25 +191,13 @@ class ReplayEmbedder:
         vectors = []
         for text in texts:
             digest, beginning = _digest(text), f"the text that begins {text[:80]!r}"
-            with self._faults():
-                stored = _stored(self._database, self.fingerprint, [digest])
+            stored = _stored(self._database, self.fingerprint, [digest])
             if not stored:
                 raise ModelError(f"{self.path} holds no vector of {beginning}")
             if (vector := stored[digest]) is None:
                 raise ModelError(f"{self.path}: the vector of {beginning} is damaged; record it again")
             vectors.append(vector)
         return _matrix(vectors)
-
-    def _rows(self, statement: Any) -> list[Any]:
-        with self._faults():
-            return self._database.selected(statement)
-
-    @contextmanager
-    def _faults(self) -> Iterator[None]:
-        try:
-            yield
-        except StoreError as error:
-            raise ModelError(f"{self.path} cannot be used as recorded embeddings ({error})") from error
 
     def close(self) -> None:
         """Close the file; the next use opens it again."""
@@ -221,10 +208,10 @@ def _digest(text: str) -> bytes:
     return hashlib.sha256(text.encode(errors="surrogatepass")).digest()
 
 
-def _database(path: Path, readonly: bool) -> Database:
+def _database(path: Path, readonly: bool, error: type[LabError] = StoreError) -> Database:
     from reflexion_lab.storage.sql import EMBEDDINGS, Database
 
-    return Database(path, [EMBEDDINGS], "cache.embeddings", readonly=readonly)
+    return Database(path, [EMBEDDINGS], "cache.embeddings", readonly=readonly, error=error)
 
 
 def _stored(database: Database, fingerprint: str, digests: Collection[bytes]) -> dict[bytes, bytes | None]:
