@@ -75,17 +75,23 @@ class Reflexion:
         """Run the loop and sum up its attempts. Raises what `attempts` raises."""
         start = time.monotonic()
         attempts = tuple(self.attempts(task))
+        return self.solution(task, attempts, time.monotonic() - start)
+
+    def solution(self, task: Task, attempts: Sequence[Attempt], seconds: float) -> Solution:
+        """The sum of the `attempts` of a loop that has ended."""
         best = submitted_at(attempts)
+        of_task = [each for each in getattr(self.memory, "buffer", ()) if each.task_id == task.task_id]
         return Solution(
-            code=best.trajectory.solution,
+            output=best.trajectory.solution,
             passed=best.evaluation.passed,
             tests=best.evaluation.checks,
             confidence=best.evaluation.pass_rate,
-            attempts=attempts,
+            attempts=tuple(attempts),
             reflections=tuple(attempt.reflection for attempt in attempts if attempt.reflection),
-            episodes=tuple(each for each in getattr(self.memory, "buffer", ()) if each.task_id == task.task_id),
-            seconds=time.monotonic() - start,
+            episodes=tuple(of_task),
+            seconds=seconds,
             stop_reason=attempts[-1].stop_reason,
+            session=of_task[-1].session_id if of_task else "",
         )
 
     def recall(self, task: Task, history: Sequence[Attempt]) -> Recollection:

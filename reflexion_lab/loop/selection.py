@@ -12,8 +12,8 @@ from reflexion_lab.records import UNKNOWN, Attempt, Check, Episode, Grade, Recor
 class Solution(Record, frozen=True, kw_only=True):
     """The result of a loop."""
 
-    code: str
-    """The program that is submitted; `passed`, `tests` and `confidence` are of its attempt."""
+    output: str
+    """The program, or other text, that is submitted; `passed`, `tests` and `confidence` are of its attempt."""
     passed: bool
     tests: tuple[Check, ...]
     confidence: float
@@ -25,6 +25,12 @@ class Solution(Record, frozen=True, kw_only=True):
     seconds: float
     """Wall time."""
     stop_reason: str
+    session: str
+    """Id of the loop, which its episodes have; "" without episodes."""
+
+    def __repr__(self) -> str:
+        verb, n = "passed" if self.passed else "failed", len(self.attempts)
+        return f"Solution({verb} after {n} attempt{'s' * (n != 1)}, {self.stop_reason}, {self.seconds:.1f} s)"
 
 
 def submitted_at(attempts: Sequence[Attempt], t: int | None = None) -> Attempt:

@@ -190,6 +190,8 @@ class Recollection(Record, frozen=True, kw_only=True):
     """Ids of selected items that did not fit into memory's budgets; an insight is its own id."""
     token_ratio: float = 1.0
     """Tokens counted by the model in the task's earlier prompts for each estimated one; 1.0 before the first count."""
+    text: str = ""
+    """For the generator of an `rl.agent`, all of it, ready for a prompt; "" where memory gives nothing."""
 
     @property
     def episodes(self) -> tuple[Episode, ...]:

@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
@@ -278,18 +278,8 @@ class Runner:
                 return
         del self._begun[task.loop_id]
         chosen = submitted_at(attempts)
-        result = TaskResult(
-            task_id=task.loop_id,
-            attempts=len(attempts),
-            submitted=chosen.number,
-            best=best_of(attempts).number,
-            last=attempts[-1].number,
-            stop_reason=attempts[-1].stop_reason,
-            feedback_source=self.feedback_source,
-            duration=round(time.monotonic() - start, 6),
-            cluster=task.cluster_id,
-            split=(self.part if task.loop_id in self.held_out else "train") if self.held_out else "",
-        )
+        split = (self.part if task.loop_id in self.held_out else "train") if self.held_out else ""
+        result = result_of(task, attempts, self.feedback_source, time.monotonic() - start, split)
         self.folder.append("results.jsonl", result)
         self.folder.sync()
         if self.rounds:
@@ -336,6 +326,24 @@ class Runner:
         judged = self.folder.suite_verdicts
         waiting = (written for task_id, written in self.suites.items() if task_id not in judged)
         return [w for w in waiting if w.tests and self.tasks[w.task_id].canonical_solution.strip()]
+
+
+def result_of(
+    task: Task, attempts: Sequence[Attempt], feedback_source: str, seconds: float, split: str = ""
+) -> TaskResult:
+    """The end of a loop, of these `attempts` at `task`."""
+    return TaskResult(
+        task_id=task.loop_id,
+        attempts=len(attempts),
+        submitted=submitted_at(attempts).number,
+        best=best_of(attempts).number,
+        last=attempts[-1].number,
+        stop_reason=attempts[-1].stop_reason,
+        feedback_source=feedback_source,
+        duration=round(seconds, 6),
+        cluster=task.cluster_id,
+        split=split,
+    )
 
 
 def teach(task: Task, feedback_source: str, written: tuple[str, ...] = ()) -> Task:

@@ -16,7 +16,7 @@ def test_a_loop_by_hand_has_a_result_and_its_episodes_are_looked_up():
     solution = loop.solve(task)
     assert (solution.passed, solution.confidence, solution.stop_reason) == (False, 0.0, "max_attempts")
     assert [reflection.about_attempt for reflection in solution.reflections] == [1, 2, 3]
-    assert solution.code == solution.attempts[0].trajectory.solution  # all are equally wrong
+    assert solution.output == solution.attempts[0].trajectory.solution  # all are equally wrong
     assert [check.outcome for check in solution.tests] == ["error", "error"]
     assert solution.seconds > 0
     assert solution.episodes == tuple(loop.memory.buffer.by_agent("helix"))
