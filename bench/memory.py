@@ -69,7 +69,7 @@ def seconds(work):
 
 def evictions(capacity, appends):
     """Appends a second to a full buffer, and to one that is filling."""
-    from reflexion_lab.memory.episodic import EpisodeBuffer
+    from reflexion_lab.memory.buffer import EpisodeBuffer
 
     buffer = EpisodeBuffer(capacity)
     some = [episode(number) for number in range(BATCH)]

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from reflexion_lab.loop.reflexion import Reflexion
     from reflexion_lab.loop.stop import FirstOf, MaxAttempts, Passed, Plateau, TimeOut
     from reflexion_lab.memory.archive import Archive
-    from reflexion_lab.memory.episodic import EpisodeBuffer, EpisodicMemory
+    from reflexion_lab.memory.buffer import EpisodeBuffer
+    from reflexion_lab.memory.episodic import EpisodicMemory
     from reflexion_lab.memory.recall import Similar, Window, WindowThenSimilar
     from reflexion_lab.notebook import plot
     from reflexion_lab.notebook.agent import Agent as agent  # noqa: N813
@@ -45,7 +46,8 @@ _HOMES = {
     "loop.reflexion": ("Reflexion",),
     "loop.stop": ("FirstOf", "MaxAttempts", "Passed", "Plateau", "TimeOut"),
     "memory.archive": ("Archive",),
-    "memory.episodic": ("EpisodeBuffer", "EpisodicMemory"),
+    "memory.buffer": ("EpisodeBuffer",),
+    "memory.episodic": ("EpisodicMemory",),
     "memory.recall": ("Similar", "Window", "WindowThenSimilar"),
     "notebook.compare": ("compare", "report"),
     "notebook.explore": ("explore",),

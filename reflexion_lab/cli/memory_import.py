@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import calendar
 import time
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +20,8 @@ from reflexion_lab.protocols import Store, Stored
 from reflexion_lab.records import Episode, Item, Manifest, Record, Task, Wisdom, id_of, identity
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.runner.objects import method_of
-from reflexion_lab.storage.kinds import KIND_OF, KINDS
-from reflexion_lab.storage.place import entries, load
+from reflexion_lab.storage.kinds import KINDS
+from reflexion_lab.storage.place import append_all, entries, load
 
 EXPECTED = "a store, an export (*.jsonl, *.json), a run folder, or a folder of reflection files"
 
@@ -101,9 +100,6 @@ def faults(record: Any) -> Iterator[str]:
             yield f"{field}: got {getattr(record, field)}, expected {minimum} or more"
 
 
-BATCH = 1000
-
-
 class Imported(Record, frozen=True, kw_only=True):
     """Counts of imported records, by kind."""
 
@@ -124,7 +120,7 @@ def import_records(store: Store, places: Iterable[str]) -> Imported:
     appended = dict.fromkeys(before, 0)
     for place in places:
         counts, note = _append(store, place)
-        appended = {kind: appended[kind] + counts.get(kind, 0) for kind in appended}
+        appended = {kind: appended[kind] + counts[kind] for kind in appended}
         notes += [f"{place}: {note}"] if note else []
     new = {kind: count - before[kind] for kind, count in counted(store).items()}
     return Imported(new=new, replaced={kind: appended[kind] - new[kind] for kind in appended}, notes=tuple(notes))
@@ -152,9 +148,9 @@ def _append(store: Store, place: str) -> tuple[dict[str, int], str]:
         known, episodes = {episode.episode_id for episode in store.read(Episode)}, ReflectionFiles.at(path).episodes()
         new = [episode for episode in episodes if episode.episode_id not in known]  # a run's own episodes say more
         note = f"reflection files left out, since the store has their episodes: {len(episodes) - len(new):,}"
-        return {"episodes": _append_all(store, new)}, note if new != episodes else ""
+        return append_all(store, new), note if new != episodes else ""
     with kept_at(place) as other:
-        return {name: _append_all(store, other.read(record)) for name, record in KINDS.items()}, ""
+        return append_all(store, chain.from_iterable(map(other.read, KINDS.values()))), ""
 
 
 def _append_run(store: Store, path: Path) -> tuple[dict[str, int], str]:
@@ -163,16 +159,7 @@ def _append_run(store: Store, path: Path) -> tuple[dict[str, int], str]:
     records = records_of(folder, prompts)
     ids = {id_of(record) for record in records}
     known = {each.episode_id: each for each in store.read(Episode) if each.episode_id in ids}
-    _append_all(store, (_completed(record, known) for record in records))
-    return Counter(KIND_OF[type(record)] for record in records), missing
-
-
-def _append_all(store: Store, records: Iterable[Stored]) -> int:
-    remaining, count = iter(records), 0
-    while batch := list(islice(remaining, BATCH)):
-        store.append(batch)
-        count += len(batch)
-    return count
+    return append_all(store, (_completed(record, known) for record in records)), missing
 
 
 def records_of(folder: RunFolder, prompts: Mapping[str, str]) -> list[Stored]:

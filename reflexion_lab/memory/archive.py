@@ -15,8 +15,9 @@ from msgspec.structs import replace
 
 from reflexion_lab.errors import StoreError
 from reflexion_lab.limits import Count, Positive, Share, check_fields, validated
+from reflexion_lab.memory.buffer import EpisodeBuffer
 from reflexion_lab.memory.curators.curated import CuratedMemory
-from reflexion_lab.memory.episodic import EpisodeBuffer, episode_of, session_id
+from reflexion_lab.memory.episodic import episode_of, session_id
 from reflexion_lab.memory.lessons.insights import Insights
 from reflexion_lab.memory.lessons.lessons import Lessons
 from reflexion_lab.memory.lessons.mistakes import Mistakes

@@ -42,9 +42,10 @@ class InMemory:
 
     def prune(self, before: float) -> int:
         with self._lock:
-            old = [(name, key) for name, kept in self._records.items() for key, r in kept.items() if is_old(r, before)]
-            for name, key in old:
-                del self._records[name][key]
+            episodes = self._records["episodes"]
+            old = [key for key, record in episodes.items() if is_old(record, before)]
+            for key in old:
+                del episodes[key]
         return len(old)
 
     def clear(self) -> None:

@@ -10,7 +10,7 @@ import os
 import time
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -99,16 +99,21 @@ def load(store: Store, path: Path) -> dict[str, int]:
     """
     if path.exists() and not path.is_file():  # a pipe cannot be read twice
         raise StoreError(f"{path}: a folder, pipe or device", expected="a regular file", hint="nothing was imported")
-    counts: Counter[str] = Counter(dict.fromkeys(KINDS, 0))
     with faults(path, "imported"):
         for entry in entries(path):
-            if entry.problem or entry.record is None:
+            if entry.problem:
                 raise StoreError(f"{entry.problem}; nothing was imported")
-            counts[KIND_OF[type(entry.record)]] += 1
-        records = (entry.record for entry in entries(path) if entry.record is not None)
-        while batch := list(islice(records, BATCH)):
-            store.append(batch)
-    return dict(counts)
+        return append_all(store, (entry.record for entry in entries(path) if entry.record is not None))
+
+
+def append_all(store: Store, records: Iterable[Stored]) -> dict[str, int]:
+    """Append `records`, however many; returns counts by kind. Raises StoreError."""
+    remaining, counts = iter(records), dict.fromkeys(KINDS, 0)
+    while batch := list(islice(remaining, BATCH)):
+        store.append(batch)
+        for record in batch:
+            counts[KIND_OF[type(record)]] += 1
+    return counts
 
 
 def _jsonl(store: Store, counts: Counter[str]) -> Iterator[bytes]:

@@ -42,7 +42,6 @@ from sqlalchemy import (
     delete,
     event,
     func,
-    insert,
     inspect,
     make_url,
     or_,
@@ -128,8 +127,6 @@ CALLS = Table(
     # Text, since JSONB holds no NUL
     *(_column(name, Text) for name in ("fingerprint", "request", "completion", "created_at")),
 )
-CLAIMS = Table("claims", METADATA, _column("key", Text, primary_key=True))
-"""Always empty to others: a row exists within the transaction that inserts it, and other inserts of its key wait."""
 SPENDING = Table(
     "spending",
     METADATA,
@@ -214,7 +211,7 @@ class Database:
         self.place = without_password(self.url)
         self.is_file = self.url.get_backend_name() == "sqlite"
         self.patience = PATIENCE
-        self._tables = [*tables, *(() if self.is_file or readonly else (CLAIMS,))]
+        self._tables = tables
         self._error, self._readonly = error, readonly
         self._lock, self._opening = threading.Lock(), threading.Lock()
         dialect: Any = self.url.get_dialect()
@@ -504,8 +501,7 @@ class Sql:
         self._database = Database(place, [*RECORDS.values()])
         self.place = self._database.place
         self._upserts = {name: self._database.inserted(table) for name, table in RECORDS.items()}
-        self._claim = self._database.compiled(insert(CLAIMS), ["key"])
-        self._release = self._database.compiled(delete(CLAIMS).where(CLAIMS.c.key == bindparam("key")))
+        self._alone = self._database.compiled(select(func.pg_advisory_xact_lock(1)))
         self._database.open()
 
     def append(self, records: Sequence[Stored]) -> None:
@@ -517,11 +513,9 @@ class Sql:
 
         def work(execute: Execute) -> None:
             if not self._database.is_file:  # two writers that upsert the same ids in different orders would deadlock
-                execute(self._claim, {"key": "records"})
+                execute(self._alone, {})
             for name, by_id in rows.items():
                 execute(self._upserts[name], list(by_id.values()))
-            if not self._database.is_file:
-                execute(self._release, {"key": "records"})
 
         if rows:
             self._database.transaction(work, "appended to")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reflexion_lab.memory.episodic import EpisodeBuffer
+from reflexion_lab.memory.buffer import EpisodeBuffer
 from reflexion_lab.memory.retrieval.jaccard import Jaccard
 from tests import builders
 

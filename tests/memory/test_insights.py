@@ -1,7 +1,7 @@
 import pytest
 
-from reflexion_lab.memory.episodic import session_after
 from reflexion_lab.memory.lessons.insights import Insights, insight_of, with_insight
+from reflexion_lab.memory.session import session_after
 from reflexion_lab.records import Session
 from tests import builders
 

@@ -6,10 +6,10 @@ from functools import partial
 import pytest
 
 from reflexion_lab.memory.archive import Archive, Shown
+from reflexion_lab.memory.buffer import EpisodeBuffer
 from reflexion_lab.memory.curators.a_mem import AMem
 from reflexion_lab.memory.curators.reasoning_bank import ReasoningBank
 from reflexion_lab.memory.embedders.minilm import MiniLM
-from reflexion_lab.memory.episodic import EpisodeBuffer
 from reflexion_lab.memory.lessons.mistakes import Mistakes
 from reflexion_lab.memory.lessons.wisdom import WisdomBook
 from reflexion_lab.memory.recall import Similar, Window, WindowThenSimilar

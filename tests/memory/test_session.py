@@ -1,11 +1,11 @@
 import pytest
 from msgspec.structs import replace
 
-from reflexion_lab.memory.episodic import (
+from reflexion_lab.memory.episodic import episode_of
+from reflexion_lab.memory.session import (
     described_evaluation,
     described_insights,
     described_reflections,
-    episode_of,
     session_after,
     session_of,
     session_text,

@@ -19,12 +19,13 @@ from collections.abc import Sequence
 from typing import Annotated, Literal, NamedTuple
 
 from msgspec import Meta
+from msgspec.structs import replace
 
 from reflexion_lab.agent.reflectors.fields import VALUE
 from reflexion_lab.limits import Positive, validated
 from reflexion_lab.memory.curators.calls import Calls, Reply
 from reflexion_lab.memory.curators.index import Index
-from reflexion_lab.memory.curators.trajectories import described
+from reflexion_lab.memory.curators.trajectories import case, described
 from reflexion_lab.protocols import Model, Retriever
 from reflexion_lab.records import Batch, Curation, Finished, Item, Operation, Sampling, Selection, Task, Usage
 from reflexion_lab.text.prompts.render import Prompts
@@ -146,17 +147,12 @@ class AMem:
             read = decided(replies[-1].text, len(near))
             unreadable += read is None
             decision = read or decision
-        source = (each.task.loop_id,)
-        operations = list(_edits(near, decision, source))
+        operations = list(_edits(near, decision, (each.task.loop_id,)))
         operations.append(
-            Operation(
-                kind="add",
-                text=_changed(note, decision.values, 0).text,
+            replace(
+                case(each, _changed(note, decision.values, 0).text, SECTION),
                 key="" if self.variant == "paper" else note.content,
-                section=SECTION,
-                outcome=each.passed,
                 links=tuple(near[number - 1].item_id for number in decision.links),
-                sources=source,
             )
         )
         usage = sum((reply.usage for reply in replies), Usage())

@@ -63,9 +63,7 @@ class Change(NamedTuple):
     @property
     def item(self) -> Item:
         """As it is afterwards; a removed one as it was."""
-        item = self.after or self.before
-        assert item is not None
-        return item
+        return next(filter(None, (self.after, self.before)))
 
 
 def changes(before: Sequence[Item], after: Sequence[Item]) -> list[Change]:
