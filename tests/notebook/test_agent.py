@@ -384,3 +384,14 @@ def test_a_served_model_writes_and_another_reflects(tmp_path):
     assert (len(prompts["writer"]), len(prompts["critic"])) == (2, 1)
     assert run.folder.manifest.role_fingerprints.keys() == {"reflector"}
     assert run.summary.usage["actor"].calls == 2
+
+
+@pytest.mark.slow
+def test_a_real_model_writes_programs_that_the_sandbox_tests(tmp_path):
+    tasks = rl.by_hand("benchmark.load.n=12").tasks
+    with rl.agent(generate="smollm2", test="unit_tests", memory=tmp_path / "memory.sqlite", max_attempts=2) as mine:
+        results = [mine.solve(task) for task in tasks]
+        run = mine.save_run(tmp_path / "run")
+    assert all(result.stop_reason in ("passed", "max_attempts", "timeout") for result in results)
+    assert any(result.passed for result in results) and any(result.reflections for result in results)
+    assert run.summary.n_logged == 12 and run.summary.usage["actor"].calls >= 12
