@@ -80,9 +80,9 @@ def page(folder: Path, study: Study, **values: Any) -> Mapping[str, str]:
 
 
 def published(study: Study) -> list[dict[str, object]]:
-    """Rows of `table.csv`. Which differences are registered, its metrics say: cases hold no configs to compare."""
-    every = rows(study.comparison)
-    return [{name: cell for name, cell in row.items() if not name.endswith("_exploratory")} for row in every]
+    """Lines of `table.csv`. Which differences are registered, its metrics say: cases hold no configs to compare."""
+    every, left_out = rows(study.comparison), ("exploratory", "reasons")
+    return [{name: cell for name, cell in line.items() if name not in left_out} for line in every]
 
 
 def claim(difference: Difference) -> str:
@@ -96,7 +96,7 @@ def design(study: Study) -> str:
     section = plan.registered
     margin = f", equivalence margin ±{100 * plan.equivalence_margin:g} points" if plan.equivalence_margin else ""
     metrics = ", ".join(f"`{name}`" for name in (plan.primary_metric, *plan.other_metrics))
-    spent = sum(row.spent.usage.tokens for row in rows_)
+    spent = sum(row.usage.tokens for row in rows_)
     lost = sum(row.n_logged - row.n for row in rows_)
     if section is None:
         return ""
@@ -138,7 +138,7 @@ def _cells(row: Row) -> Iterator[str]:
         difference = row.differences.get(name)
         yield points(difference.estimate) if difference else ""
     yield from ((p_value(attempts.p_holm), claim(attempts)) if attempts and not row.is_upper_bound else ("", ""))
-    yield f"{row.spent.usage.tokens / row.n:,.0f}"
+    yield f"{row.usage.tokens / row.n:,.0f}"
 
 
 def draw(folder: Path) -> Sequence[Path]:

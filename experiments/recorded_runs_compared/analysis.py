@@ -90,16 +90,10 @@ OTHERS = {
 }
 """Names of the runs that are not compared, by file."""
 BUDGETS = ("as_run", "equal_calls")
-DIFFERENCE = ("difference", "difference_low", "difference_high", "pairs", "won", "lost", "p", "p_tasks", "p_holm")
-FURTHER = ("minimum", "detected", "interval", "spend", "baseline_spend")
-COLUMNS = (
-    "feedback_source", "seeds", "tasks", "n", "pass_at_1_first", "pass_at_1_first_low", "pass_at_1_first_high",
-    "pass_at_1", "pass_at_1_low", "pass_at_1_high",
-    *(f"{budget}_{name}" for budget in BUDGETS for name in (*DIFFERENCE, *FURTHER)),
-    "repaired", "damaged", "false_positives", "false_positives_rate", "false_negatives", "false_negatives_rate",
-    "attempts", "calls",
-)  # fmt: skip
-"""Columns of `reflexion-lab compare --csv` that `table.csv` has."""
+DIFFERENCE = {"difference": "value", "difference_low": "low", "difference_high": "high", "pairs": "n"}
+DIFFERENCE |= {name: name for name in ("won", "lost", "p", "p_tasks", "p_holm", "minimum", "detected")}
+DIFFERENCE |= {"interval": "method", "spend": "spend", "baseline_spend": "baseline_spend"}
+"""Fields of the line of a difference, by the end of a column of `table.csv`."""
 
 
 @functools.cache
@@ -152,10 +146,34 @@ def _rows(evidence: Sequence[Evidence]) -> Iterator[dict[str, Any]]:
     for model, controls in MODELS.items():
         for cut, (_, attempts) in CUTS.items():
             arms = [Arm(control.label, [run.cut(attempts) for run in _runs(evidence, control)]) for control in controls]
-            lines = comparison_rows(compare(arms, BASELINE, "calls"))
-            for control, line in zip(controls, lines, strict=True):
+            comparison = compare(arms, BASELINE, "calls")
+            lines = {(line["arm"], line["metric"], line["budget"]): line for line in comparison_rows(comparison)}
+            for control, row in zip(controls, comparison.rows, strict=True):
                 names = {"model": model, "cut": cut, "arm": control.label, "variant": control.variant}
-                yield names | {column: line[column] for column in COLUMNS}
+                facts = {"feedback_source": row.feedback_source, "seeds": " ".join(map(str, row.seeds))}
+                yield names | facts | dict(_columns(lines, row.arm))
+
+
+def _columns(lines: Mapping[tuple[object, object, object], Mapping[str, Any]], arm: str) -> Iterator[tuple[str, Any]]:
+    """Columns and values of an arm, from the lines of its comparison."""
+
+    def of(metric: str, field: str = "value", budget: str = "") -> Any:
+        value = lines.get((arm, metric, budget), {}).get(field)
+        return "" if value is None else value
+
+    def count(metric: str) -> int:
+        return round(of(metric) * of(metric, "n")) if of(metric, "n") else 0
+
+    yield from ((name, of(name)) for name in ("tasks", "n"))
+    for name in ("pass_at_1_first", "pass_at_1"):
+        yield from ((name, of(name)), (f"{name}_low", of(name, "low")), (f"{name}_high", of(name, "high")))
+    for budget in BUDGETS:
+        yield from ((f"{budget}_{end}", of("pass_at_1", field, budget)) for end, field in DIFFERENCE.items())
+    yield from (("repaired", count("repair")), ("damaged", count("damage")))
+    for name in ("false_positive", "false_negative"):
+        rate = f"feedback_attempts_{name}_rate"
+        yield from ((f"{name}s", count(rate)), (f"{name}s_rate", of(rate)))
+    yield from ((name, of(name)) for name in ("attempts", "calls"))
 
 
 def _runs(evidence: Sequence[Evidence], control: Control) -> list[Evidence]:

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from reflexion_lab.analysis.learning.checkpoints import Matrix, matrix
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats import clusters
-from reflexion_lab.analysis.stats.bootstrap import interval
-from reflexion_lab.analysis.stats.intervals import PAIRED, WILSON, Estimate
+from reflexion_lab.analysis.stats.bootstrap import rate
+from reflexion_lab.analysis.stats.estimators import Confusion, feedback_confusion
+from reflexion_lab.analysis.stats.intervals import PAIRED, WILSON, Estimate, Rate
 from reflexion_lab.analysis.stats.permutation import mean_pass_at_k
 from reflexion_lab.errors import DataError
 from reflexion_lab.loop.selection import submitted_at
-from reflexion_lab.records import Attempt, Grade
+from reflexion_lab.records import Attempt, Grade, Usage
 
 if TYPE_CHECKING:
     from numpy import float64
@@ -107,6 +108,18 @@ class Arm:
             for attempt in attempts
         ]
 
+    @cached_property
+    def usage(self) -> Usage:
+        """Of all roles, including written tests, curators and cached calls."""
+        overhead = (usage for log in self.logs for usage in log.overhead.values())
+        own = (usage for attempt, _ in self.graded for usage in attempt.usage.values())
+        return sum((*overhead, *own), Usage())
+
+    @cached_property
+    def feedback(self) -> Confusion:
+        """Feedback verdicts against hidden ones, on all attempts."""
+        return feedback_confusion(self.graded, self.clusters)
+
     @property
     def tasks(self) -> list[str]:
         """Sorted ids of the tasks of `judged`: the rows of `outcomes`."""
@@ -147,9 +160,9 @@ class Arm:
         """By case of `judged`, the hidden verdict on the submission of the loop, cut at attempt `t` if given."""
         return {case: self.grades[case][submitted_at(own, t).number].passed for case, own in self.judged.items()}
 
-    def share(self, verdicts: Mapping[Case, bool]) -> Estimate:
+    def share(self, verdicts: Mapping[Case, bool]) -> Rate:
         """Share of `verdicts` that passed, with an interval by `share_method`."""
-        return interval(self.by_cluster(verdicts))
+        return rate(((case.task_id, passed) for case, passed in verdicts.items()), self.clusters)
 
     def pass_at(self, k: int) -> Estimate:
         """pass@k; the first attempts of its seeds are the independent draws of a task.

@@ -50,7 +50,7 @@ class Metric(Record, frozen=True, kw_only=True):
     interval: str
     """Method of the 95 % interval of an `Estimate`; "" for no interval."""
     label: str
-    """Name in tables."""
+    """Name in tables; "" if they have a column of its own."""
     note: str
     """Remark after the value."""
     cases: str
@@ -228,7 +228,7 @@ def pass_at_1(log: Log) -> Rate:
 
 
 @metric("run", "share", label="plain single attempt", direction="higher", note="attempt 1 of the same loops")
-def attempt_1_pass_at_1(log: Log) -> Rate | None:
+def pass_at_1_first(log: Log) -> Rate | None:
     """Hidden verdicts on attempt 1; None until every attempt is graded."""
     return rate(verdicts_at(log.attempts, log.grades, 1).items(), log.clusters) if log.is_graded else None
 
@@ -382,7 +382,7 @@ def _of_memory(name: str) -> Callable[[Arm], Estimate | None]:
 
 
 for _name in EFFECTS:
-    metric("arm", "points", label=_name.replace("_", " "), name=_name, interval=PAIRED,
+    metric("arm", "points", label="", name=_name, interval=PAIRED,
            direction="lower" if _name == "forgetting" else "higher")(_of_memory(_name))  # fmt: skip
 
 

@@ -158,7 +158,7 @@ def _summary(log: Log) -> Summary:
         no_verdict=log.no_verdict,
         pass_at_1=metrics.pass_at_1(head),
         train=metrics.pass_at_1(log.train) if head is not log else msgspec.UNSET,
-        pass_at_1_first=metrics.attempt_1_pass_at_1(head),
+        pass_at_1_first=metrics.pass_at_1_first(head),
         any_solved=metrics.any_solved(head),
         visible_pass=metrics.visible_pass(head),
         against_single=metrics.against_attempt_1(head),

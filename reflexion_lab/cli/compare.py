@@ -93,13 +93,15 @@ def _of_benchmarks(runs: Sequence[RunFolder]) -> list[list[RunFolder]]:
 def _compare(options: argparse.Namespace, runs: Sequence[RunFolder] | None) -> None:
     arms, comparison = read(options, runs)
     draws = {arm.label: arm.pass_at(options.pass_at) for arm in arms if options.pass_at}
-    if options.csv or options.json:
-        from reflexion_lab.analysis.report import documents
     if options.csv:
+        from reflexion_lab.analysis.report.documents import write_table
+
         with writable("--csv", options.csv, "a file (.csv) in a folder that exists"):
-            documents.write_rows(Path(options.csv), documents.rows(comparison))
+            write_table(Path(options.csv), comparison)
     if options.json:
-        say_json(documents.builtins(comparison) | ({"pass_at": draws} if draws else {}))
+        from reflexion_lab.analysis.comparison.lines import document
+
+        say_json(document(comparison) | ({"pass_at": draws} if draws else {}))
     elif draws or options.full:
         _tables(options, arms, comparison, draws)
     else:

@@ -44,12 +44,12 @@ class Compared(NamedTuple):
 
     @property
     def table(self) -> pd.DataFrame:
-        """One row per arm, shares in [0, 1], as `reflexion-lab compare --csv` writes it; unknown values are missing."""
+        """One line per arm, metric and budget, shares in [0, 1], as `reflexion-lab compare --csv` writes it."""
         import pandas as pd
 
         from reflexion_lab.analysis.report.documents import rows
 
-        return pd.DataFrame(rows(self.comparison)).replace("", pd.NA).convert_dtypes()
+        return pd.DataFrame(rows(self.comparison)).convert_dtypes()
 
     def pass_at_k(self, k: int) -> pd.DataFrame:
         """pass@k by hidden tests, one row per arm, with its 95 % interval over clusters of tasks.
@@ -110,7 +110,8 @@ def compare(
     >>> compared = rl.compare(sweep)
     >>> [arm.label for arm in compared.arms]
     ['retry', 'reflexion']
-    >>> compared.table[["arm", "n", "pass_at_1"]].values.tolist()
+    >>> table = compared.table
+    >>> table[(table.metric == "pass_at_1") & (table.budget == "")][["arm", "n", "value"]].values.tolist()
     [['retry', 16, 0.8125], ['reflexion', 16, 0.9375]]
     """
     from reflexion_lab.analysis.comparison import side_by_side

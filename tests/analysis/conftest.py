@@ -1,5 +1,7 @@
 """Runs of named arms, and arms of runs over seeds."""
 
+import csv
+
 import pytest
 from msgspec.structs import replace
 
@@ -67,3 +69,8 @@ def spender(records):
         return {task_id: [*map(paid, history)] for task_id, history in records(verdicts)[0].items()}
 
     return make
+
+
+def lines_of(path):
+    """The lines of a `table.csv` by arm, metric and budget."""
+    return {(line["arm"], line["metric"], line["budget"]): line for line in csv.DictReader(path.open(newline=""))}

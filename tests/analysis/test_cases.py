@@ -43,8 +43,8 @@ def check_equal(arms, path, baseline="feedback_only"):
     runs, cases = (compare(each, baseline).rows for each in (arms, loaded))
     assert save_cases(path.with_name("again.csv"), loaded).read_bytes() == path.read_bytes()
     for run, case in zip(runs, cases, strict=True):
-        spent = replace(run.spent, usage=replace(run.spent.usage, seconds=0.0))
-        assert replace(run, run_ids=case.run_ids, calls="", spent=spent) == case
+        usage, figures = replace(run.usage, seconds=0.0), run.metrics | {"seconds": 0.0}
+        assert replace(run, run_ids=case.run_ids, calls="", usage=usage, metrics=figures) == case
     return runs
 
 

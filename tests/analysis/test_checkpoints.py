@@ -14,11 +14,11 @@ from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.comparison import side_by_side
 from reflexion_lab.analysis.comparison.cases import load_cases, save_cases
 from reflexion_lab.analysis.comparison.grouping import arms
+from reflexion_lab.analysis.comparison.lines import lines
 from reflexion_lab.analysis.figures import memory as memory_figure
 from reflexion_lab.analysis.learning.checkpoints import stream_memory
 from reflexion_lab.analysis.learning.memory import EFFECTS
 from reflexion_lab.analysis.report.comparison import sheets, warnings
-from reflexion_lab.analysis.report.documents import rows
 from reflexion_lab.analysis.report.memory import memory_screen
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.cli.main import main
@@ -202,7 +202,8 @@ def test_compare_measures_memory_by_frozen_runs_and_makes_no_arms_of_them(root, 
     assert any(
         text.startswith("CHECKPOINTS: runs on frozen memory of reflexion measure it") for text in warnings(comparison)
     )
-    assert {"online_utility", "online_utility_low", "online_utility_high"} < rows(comparison)[0].keys()
+    (line,) = [line for line in lines(comparison) if line.metric == "online_utility"]
+    assert line.low <= line.value <= line.high and line.n == 12
 
 
 def test_a_frozen_run_without_its_stream_or_with_another_method_is_an_arm_of_its_own(root, runs, tmp_path):

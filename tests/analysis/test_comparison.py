@@ -6,6 +6,7 @@ from msgspec.structs import replace
 from reflexion_lab.analysis.arms import Case
 from reflexion_lab.analysis.comparison import compare
 from reflexion_lab.analysis.comparison.grouping import arms
+from reflexion_lab.analysis.comparison.row import PRICE
 from reflexion_lab.analysis.stats.bootstrap import interval
 from reflexion_lab.analysis.stats.intervals import adjusted, mcnemar, paired_difference, wilson
 from reflexion_lab.cli.main import main
@@ -38,14 +39,16 @@ def test_the_figures_of_an_arm_are_those_by_hand(two_seeds):
     assert row.curve == (0.5, 0.75)
     assert row.area == 0.625
     assert (row.tasks, row.seeds, row.n_logged, row.n_expected) == (4, (7, 8), 8, 8)
-    moves, feedback = row.moves, row.feedback  # to the submission; over all attempts
-    assert (moves.cc, moves.cw, moves.wc, moves.ww) == (2, 2, 4, 0)
-    assert (moves.repair.value, moves.damage.value) == (1.0, 0.5)
-    assert (feedback.false_positive_rate.k, feedback.false_positive_rate.n) == (2, 6)
-    assert (feedback.false_negative_rate.k, feedback.false_negative_rate.n) == (2, 8)
-    assert (row.spent.usage.calls, row.spent.usage.tokens) == (2 * 10, 2 * 161)  # of attempts and reflections
-    assert row.tokens_per_solved.value == 2 * 161 / 6
-    assert row.cost_per_solved is None
+    shares = {
+        "repair": (4, 4),
+        "damage": (2, 4),
+        "feedback_attempts_false_positive_rate": (2, 6),
+        "feedback_attempts_false_negative_rate": (2, 8),
+    }  # to the submission; over all attempts
+    assert {key: (row.metrics[key].k, row.metrics[key].n) for key in shares} == shares
+    assert (row.usage.calls, row.usage.tokens) == (2 * 10, 2 * 161)  # of attempts and reflections
+    assert row.metrics["tokens_per_solved"].value == 2 * 161 / 6
+    assert not row.metrics.keys() & {"cost", "cost_per_case", "cost_per_solved"}
 
 
 def test_a_difference_pairs_cases_and_takes_tasks_for_the_unit(two_seeds):
@@ -59,10 +62,10 @@ def test_a_difference_pairs_cases_and_takes_tasks_for_the_unit(two_seeds):
 def test_two_seeds_that_agree_in_all_are_worth_no_more_than_one(run):
     tasks = {f"t{i}": [RIGHT] if i < 10 else [WRONG] for i in range(20)}
     (both,) = arms([run("simple", tasks, seed) for seed in (1, 2)])
-    comparison = compare([both]).rows[0].final
+    final, expected = compare([both]).rows[0].final, interval(both.outcomes(both.verdicts()))
     low, high = wilson(10, 20)
-    assert comparison == interval(both.outcomes(both.verdicts()))
-    assert comparison.high - comparison.low == pytest.approx(high - low, abs=0.07)
+    assert (final.value, final.low, final.high) == (expected.value, expected.low, expected.high)
+    assert final.high - final.low == pytest.approx(high - low, abs=0.07)
 
 
 def test_a_gain_from_one_seed_is_that_of_its_paired_table(run):
@@ -170,8 +173,7 @@ def test_words_that_only_cost_more_lose_by_their_price_and_do_no_harm(run, respe
     row = named(compare(arms(runs), "retry"), "words")
     assert row.equal["attempts"].estimate.value == 0
     assert row.equal["tokens"].is_loss
-    assert row.is_price(row.equal["tokens"])
-    assert not row.is_price(row.equal["attempts"])
+    assert (row.claim(row.equal["tokens"]), row.loss(row.equal["attempts"])) == (PRICE, "")
 
 
 @pytest.mark.parametrize(
@@ -198,9 +200,8 @@ def test_a_loss_that_is_not_detected_at_equal_attempts_is_no_price_unless_equiva
     text = " ".join(" ".join(lines).split())
     (row,) = (each for each in compare(arms(runs), "retry", margin=margin).rows if each.arm == "words")
     assert row.equal["tokens"].is_loss and row.equal["attempts"].is_loss == (harmed > 2)
-    assert verdict in text and ("budget only" in text) == (verdict == "budget only") == row.is_price(
-        row.equal["tokens"]
-    )
+    assert verdict in text and ("budget only" in text) == (verdict == "budget only")
+    assert (row.claim(row.equal["tokens"]) == PRICE) == (verdict == "budget only")
     assert ("undecided" in text.partition("tokens")[2]) == ("undecided" in verdict)
 
 
@@ -225,7 +226,7 @@ def unrecorded(run, respent):
 def test_tokens_that_nobody_recorded_are_not_taken_for_free(two_seeds, unrecorded):
     row = named(compare(arms([*two_seeds, *unrecorded])), "silent")
     assert row.unknown == ("completion_tokens", "tokens", "cost")
-    assert row.tokens_per_solved is None
+    assert not [name for name in row.metrics if "tokens" in name]
     assert list(row.equal) == ["attempts"]
     assert row.unmatched["tokens"] == "tokens of silent unknown"
     assert row.as_run is not None
@@ -251,8 +252,8 @@ PAID = Usage(calls=1, prompt_tokens=9, cost=0.5)
 
 def test_with_prices_the_cost_of_a_solved_case_is_all_that_was_paid(run, respent):
     row = compare(arms([run("feedback_only", attempts=respent(BASE, PAID))]), unit="cost").rows[0]
-    assert row.spent.usage.cost == 3.5
-    assert row.cost_per_solved.value == 1.75
+    assert row.usage.cost == row.metrics["cost"] == 3.5
+    assert row.metrics["cost_per_solved"].value == 1.75
 
 
 @pytest.mark.parametrize("prices", [{}, {"actor": "1/2 USD per million", "reflector": "unknown"}])
@@ -368,9 +369,8 @@ def test_what_broke_is_counted_and_never_dropped(run, attempt):
         "d": [attempt("d", 1, -1)],
     }
     row = compare(arms([run("simple", attempts=attempts)])).rows[0]
-    counts = [rate.k for rate in (row.spent.extraction_failures, row.spent.timeouts, row.spent.harness_errors)]
-    assert counts == [1, 1, 1]
-    assert (row.spent.timeouts.n, row.n_logged, row.no_feedback) == (4, 4, 1)
+    for rate in (row.metrics[f"{name}_rate"] for name in ("extraction_failures", "timeouts", "harness_errors")):
+        assert (rate.k, rate.n, row.n_logged, row.no_feedback) == (1, 4, 4, 1)
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """One function is a metric: it stands in the run's table, page, frames, in MLflow, and in comparisons."""
 
-import csv
 from io import StringIO
 
 import pytest
@@ -9,6 +8,7 @@ from rich.console import Console
 from reflexion_lab.analysis import metrics
 from reflexion_lab.analysis.comparison import compare
 from reflexion_lab.analysis.comparison.grouping import arms
+from reflexion_lab.analysis.comparison.lines import document
 from reflexion_lab.analysis.figures.curves import Curve
 from reflexion_lab.analysis.report.comparison import sheets
 from reflexion_lab.analysis.report.documents import write_table
@@ -19,6 +19,7 @@ from reflexion_lab.analysis.stats.intervals import Estimate, Rate
 from reflexion_lab.analysis.summary import summary
 from reflexion_lab.notebook.frames import load
 from reflexion_lab.studies.tracking import arm_runs, run_view
+from tests.analysis.conftest import lines_of
 
 VERDICTS = {"a": [(1.0, True)], "b": [(0.0, False), (1.0, True)], "c": [(0.0, False), (0.0, False)]}
 
@@ -41,17 +42,16 @@ def views(runs, folder):
     show(runs[0], console)
     all_arms = arms(runs)
     comparison = compare(all_arms)
-    row = comparison.rows[1]
+    row, written = comparison.rows[1], lines_of(write_table(folder / "t.csv", comparison))
     frames = load(*(run.path for run in runs))
     return {
         "show": console.file.getvalue(),
         "page": page(log),
         "table": "\n".join(map(repr, sheets(comparison))),
-        "csv": next(iter(csv.DictReader(write_table(folder / "t.csv", comparison).open()))),
+        "csv": {name: line for (_, name, budget), line in written.items() if not budget},
+        "json": {line.metric: line for line in document(comparison)["lines"] if not line.budget},
         "run in MLflow": {metric.name: metric.value for metric in run_view.metrics(log, summary(log))},
-        "arm in MLflow": {
-            metric.name: metric.value for metric in arm_runs.metrics(row, comparison, Curve.over(all_arms[1], 2))
-        },
+        "arm in MLflow": {metric.name: metric.value for metric in arm_runs.metrics(row, Curve.over(all_arms[1], 2))},
         "runs": frames.runs,
         "tasks": frames.tasks,
         "attempts": frames.attempts,
@@ -69,7 +69,8 @@ def test_one_function_of_attempts_is_shown_everywhere(registry, runs, tmp_path):
     assert "late attempts" in pages["page"]
     assert "late attempts" in pages["table"]
     assert "(4 of 10 attempts, over 3 tasks 95 %)" in pages["table"]
-    assert (pages["csv"]["late"], pages["csv"]["late_rate"]) == ("4", "0.4")
+    assert (pages["csv"]["late_rate"]["value"], pages["csv"]["late_rate"]["n"]) == ("0.4", "10")
+    assert (pages["json"]["late_rate"].value, pages["json"]["late_rate"].method) == (0.4, "over 3 tasks")
     assert pages["run in MLflow"]["final/late_rate"] == pages["arm in MLflow"]["final/late_rate"] == 0.4
     assert pages["run in MLflow"]["final/late_rate_low"] < 0.4 < pages["arm in MLflow"]["final/late_rate_high"]
     assert pages["runs"].late_rate.tolist() == [0.4] * 4
@@ -90,7 +91,7 @@ def test_one_function_of_tasks_or_numbers_is_shown_everywhere(registry, runs, tm
         assert "retried tasks" in pages[name]
         assert "characters" in pages[name]
     assert "(4 of 6 tasks, over 3 tasks 95 %)" in pages["table"]
-    assert (float(pages["csv"]["retried"]), float(pages["csv"]["retried_low"]) < 0.66) == (0.666667, True)
+    assert pages["csv"]["retried"]["value"] == "0.666667" and float(pages["csv"]["retried"]["low"]) < 0.66
     assert pages["arm in MLflow"]["final/retried"] == pytest.approx(2 / 3)
     assert pages["arm in MLflow"]["final/length"] == pages["run in MLflow"]["final/length"] > 0
     assert pages["runs"].retried.tolist() == [pytest.approx(2 / 3)] * 4
@@ -111,17 +112,17 @@ def test_a_metric_without_a_value_is_left_out_and_missing(registry, runs, tmp_pa
     assert "final/never_rate" not in pages["run in MLflow"].keys() | pages["arm in MLflow"].keys()
     assert pages["attempts"].never.isna().all()
     assert pages["runs"].no_count.isna().all()
-    assert pages["csv"]["never_rate"] == ""
+    assert "never_rate" not in pages["csv"].keys() | pages["json"].keys()
 
 
 def test_an_upper_bound_has_no_metric_called_pass_at_1(write_run):
     log = Log.read(write_run(VERDICTS, feedback_source="oracle"))
     names = [metric.key(log.is_upper_bound) for metric, _ in metrics.in_run(log)]
-    assert "attempt_1_upper_bound" in names
+    assert "upper_bound_first" in names
     assert not [name for name in names if "pass_at_1" in name or name.startswith("feedback")]
     runs = load(write_run(VERDICTS, name="oracle", feedback_source="oracle")).runs
-    assert runs.attempt_1_pass_at_1.isna().all()
-    assert runs.attempt_1_upper_bound.tolist() == [pytest.approx(1 / 3)]
+    assert runs.pass_at_1_first.isna().all()
+    assert runs.upper_bound_first.tolist() == [pytest.approx(1 / 3)]
 
 
 def test_a_name_is_taken_once_per_level(registry):

@@ -15,7 +15,7 @@ from reflexion_lab.cli.main import main
 from reflexion_lab.records import Check, Usage
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.runner.folder.registration import read, section
-from tests.analysis.conftest import BASE, RIGHT, WORDS, WRONG, run_writer, spender
+from tests.analysis.conftest import BASE, RIGHT, WORDS, WRONG, lines_of, run_writer, spender
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ def test_beside_a_single_attempt_nothing_is_equal_by_construction(run, capsys, l
         assert text.count("inside") == (longest == 1) and "attempts: 1" not in text
         assert "as run" in text and "compl. tokens" not in text
     assert main(["compare", *runs, "--json"]) == 0
-    assert "attempts" in json.loads(capsys.readouterr().out)["rows"][1]["equal"]
+    assert "equal_attempts" in {line.get("budget") for line in json.loads(capsys.readouterr().out)["lines"]}
 
 
 def test_compare_takes_baseline_and_unit(four, run_command):
@@ -115,16 +115,17 @@ def test_by_default_the_lines_are_at_equal_attempts_completion_tokens_and_tokens
     assert [name in table for name in ("as run", "attempts: 2", "completion", "1.0x", "price")] == [
         False, True, True, True, True,
     ]  # fmt: skip
-    _, row = _rows(tmp_path / "t.csv")
+    lines = lines_of(tmp_path / "t.csv")
     for budget in ("as_run", "equal_attempts", "equal_completion_tokens", "equal_tokens"):
-        assert float(row[f"{budget}_difference"]) == 0.25
-    assert (row["equal_tokens_price_ratio"], row["equal_tokens_is_price"]) == ("1.0", "False")
+        assert float(lines["words", "pass_at_1", budget]["value"]) == 0.25
+    assert lines["words", "price_ratio", "equal_tokens"]["value"] == "1.0"
+    assert "budget only" not in lines["words", "pass_at_1", "equal_tokens"]["verdict"]
 
 
 def test_arms_are_named_by_the_keys_that_are_asked_for(run, run_command):
     runs = [run("words", WORDS, s, config={"arm": "words", "recall": {"omega": n}}) for n in (1, 2) for s in (7, 8)]
     _, _, out = run_command("compare", *runs, "--by", "recall.omega", "--json")
-    assert [row["arm"] for row in json.loads(out)["rows"]] == ["words recall.omega=1", "words recall.omega=2"]
+    assert [row["arm"] for row in json.loads(out)["arms"]] == ["words recall.omega=1", "words recall.omega=2"]
 
 
 def test_the_margin_is_in_points_and_the_verdict_in_every_output(run, run_command, tmp_path):
@@ -134,8 +135,9 @@ def test_the_margin_is_in_points_and_the_verdict_in_every_output(run, run_comman
     assert code == 0
     assert all(part in text for part in ("between", "(90 %)", "±10"))
     result = json.loads(run_command("compare", *runs, "--margin", "10", "--json", "--csv", tmp_path / "t.csv")[2])
-    assert result["rows"][1]["as_run"]["verdict"] == "between -4.7 and 4.7 (90 %), inside ±10 points"
-    assert _rows(tmp_path / "t.csv")[1]["as_run_verdict"] == "between -4.7 and 4.7 (90 %), inside ±10 points"
+    line = next(line for line in result["lines"] if line.get("budget") == "as_run")
+    for verdict in (line["verdict"], lines_of(tmp_path / "t.csv")["words", "pass_at_1", "as_run"]["verdict"]):
+        assert verdict == "between -4.7 and 4.7 (90 %), inside ±10 points"
     assert run_command("report", *runs, "--out", tmp_path / "out", "--margin", "10")[0] == 0
     assert "inside ±10 points" in (tmp_path / "out" / "report.md").read_text()
 
@@ -176,9 +178,9 @@ def test_registered_comparisons_are_told_from_exploratory_ones(run, run_command,
     for folder in runs:
         shutil.copy(tmp_path / "study.yaml", folder)
     other = [run("other", WORDS, s) for s in (7, 8)]
-    rows = {row["arm"]: row for row in json.loads(run_command("compare", *runs, *other, "--json")[2])["rows"]}
-    assert rows["words"]["as_run"]["exploratory"] == []
-    assert rows["other"]["as_run"]["exploratory"]
+    lines = json.loads(run_command("compare", *runs, *other, "--json")[2])["lines"]
+    as_run = {line["arm"]: line for line in lines if line.get("budget") == "as_run"}
+    assert [as_run[arm]["exploratory"] for arm in ("words", "other")] == [False, True] and as_run["other"]["reasons"]
     assert "registered: words help" in run_command("compare", *runs, *other, "--full")[1]
     assert "NOT AT HAND" not in run_command("compare", *runs)[1]
     assert run_command("report", *runs, "--out", tmp_path / "out")[0] == 0
@@ -268,29 +270,29 @@ def test_a_report_is_made_where_first_attempts_cost_nothing(free_actor, tmp_path
 
 def test_small_sums_of_money_keep_six_significant_digits(free_actor, tmp_path):
     assert main(["compare", free_actor, "--csv", str(tmp_path / "table.csv")]) == 0
-    (row,) = _rows(tmp_path / "table.csv")
-    assert float(row["cost"]) == pytest.approx(3 * 8.6e-7, rel=1e-5)
-    assert float(row["cost_per_case"]) == pytest.approx(8.6e-7, rel=1e-5)
+    values = {metric: float(line["value"]) for (_, metric, _), line in lines_of(tmp_path / "table.csv").items()}
+    assert [values["cost"], values["cost_per_case"]] == pytest.approx([3 * 8.6e-7, 8.6e-7], rel=1e-5)
 
 
-def test_no_p_in_the_table_is_zero(run, tmp_path):
+def test_no_p_in_the_table_is_zero_and_an_upper_bound_is_never_detected(run, tmp_path):
     tasks = [f"t{number}" for number in range(25)]
     base = [run("feedback_only", {task: [WRONG] for task in tasks})]
     solved = {task: [RIGHT] for task in tasks}
     words = [run("words", solved), run("oracle", solved, 7, feedback_source="oracle")]
     assert main(["compare", *base, *words, "--csv", str(tmp_path / "table.csv")]) == 0
-    _, row, bound = _rows(tmp_path / "table.csv")
-    assert 0 < float(row["as_run_p"]) < 1e-6
-    assert 0 < float(row["as_run_p_holm"]) < 1e-6
-    assert bound["as_run_p_holm"] == ""  # an upper bound is in no family, hence nothing is corrected
+    lines = lines_of(tmp_path / "table.csv")
+    line, bound = lines["words", "pass_at_1", "as_run"], lines["oracle", "upper_bound", "as_run"]
+    assert 0 < float(line["p"]) < 1e-6 and 0 < float(line["p_holm"]) < 1e-6
+    # an upper bound is in no family, hence nothing is corrected or detected
+    assert (line["detected"], bound["detected"], bound["p_holm"], bound["verdict"]) == ("True", "", "", "UPPER BOUND")
 
 
 def test_one_seed_has_one_interval_for_one_share(run, tmp_path):
     folder = run("words", {f"t{number}": [RIGHT if number < 16 else WRONG] for number in range(30)})
     assert main(["report", folder, "--out", str(tmp_path / "out")]) == 0
-    (table,) = _rows(tmp_path / "out" / "table.csv")
+    line = lines_of(tmp_path / "out" / "table.csv")["words", "pass_at_1", ""]
     ends = [row for row in _rows(tmp_path / "out" / "budget.csv") if row["unit"] == "tokens"][-1]
-    of_table = [float(table[f"pass_at_1{end}"]) for end in ("", "_low", "_high")]
+    of_table = [float(line[name]) for name in ("value", "low", "high")]
     assert of_table == pytest.approx([float(ends[name]) for name in ("share", "low", "high")], abs=1e-5)
 
 

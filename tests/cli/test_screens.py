@@ -156,7 +156,7 @@ def test_a_run_and_a_sweep_print_json(answer):
     assert [cell["status"] for cell in swept["cells"]] == ["kept"] * 12
     assert swept["cells"][1]["overrides"][:3] == ["recall.omega=0", "loop.max_attempts=2", "seed=1"]
     (comparison,) = answer("compare", swept["folder"], "--json")
-    assert len(json.loads(comparison)["rows"]) == 6
+    assert len(json.loads(comparison)["arms"]) == 6
 
 
 def test_short_names_take_names_and_values_whole():

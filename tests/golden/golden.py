@@ -283,7 +283,7 @@ def _tables(runs: Sequence[str], folder: str) -> dict[str, Any]:
 
 def _rows(path: Path) -> list[Any]:
     """A CSV as a list of records, sorted; numbers are numbers."""
-    rows = [bare(row) for row in csv.DictReader(io.StringIO(path.read_text()))]
+    rows = bare(list(csv.DictReader(io.StringIO(path.read_text()))))
     return sorted(({key: _number(value) for key, value in row.items()} for row in rows), key=repr)
 
 
@@ -350,7 +350,7 @@ def bare(node: Any) -> Any:
     if isinstance(node, dict):
         return {key: bare(value) for key, value in node.items() if key not in FORGOTTEN}
     if isinstance(node, list):
-        return [bare(value) for value in node]
+        return [bare(value) for value in node if not (isinstance(value, dict) and value.get("metric") in FORGOTTEN)]
     return RUN_ID.sub("RUN", node).replace(str(Path.cwd()), "FOLDER") if isinstance(node, str) else node
 
 

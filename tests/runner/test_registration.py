@@ -342,7 +342,9 @@ def test_a_study_is_registered_run_and_checked(small, capsys):
     assert main(["compare", *runs, *base, "--json"]) == 0
     comparison = json.loads(capsys.readouterr().out)
     assert comparison["baseline"] == "retry recall.omega=0"
-    assert [row["as_run"]["exploratory"] for row in comparison["rows"] if row["as_run"]] == [[]]  # by config, not label
+    assert [line["exploratory"] for line in comparison["lines"] if line.get("budget") == "as_run"] == [
+        False
+    ]  # by config
 
 
 OWN = "from reflexion_lab.agent.actors.single_shot import SingleShot\n\n\nclass Own(SingleShot):\n    pass\n"

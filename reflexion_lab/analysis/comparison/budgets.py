@@ -125,7 +125,7 @@ class Spot(NamedTuple):
     attempt: int
     spend: float
     """Mean spending of a case."""
-    pass_at_1: Estimate
+    pass_at_1: Rate
     """An upper bound in an `oracle` arm."""
 
 

@@ -4,34 +4,28 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import fmean
+from typing import cast
 
 from msgspec.structs import replace
 
 from reflexion_lab.analysis import metrics
 from reflexion_lab.analysis.arms import Arm, Case
+from reflexion_lab.analysis.comparison import arm_metrics  # noqa: F401 registers them
 from reflexion_lab.analysis.comparison.beginnings import Began, began
-from reflexion_lab.analysis.comparison.budgets import (
-    ATTEMPTS,
-    UNITS,
-    currencies,
-    further,
-    is_known,
-    matched,
-    per_solved,
-)
+from reflexion_lab.analysis.comparison.budgets import ATTEMPTS, UNITS, currencies, further, is_known, matched
+from reflexion_lab.analysis.figures.style import UPPER_BOUND
 from reflexion_lab.analysis.learning.checkpoints import Matrix
-from reflexion_lab.analysis.learning.transitions import Moves, ends
-from reflexion_lab.analysis.stats.bootstrap import MIN_TASKS, difference, paired_differences, rate
+from reflexion_lab.analysis.stats.bootstrap import MIN_TASKS, difference, paired_differences
 from reflexion_lab.analysis.stats.clusters import ALONE, Clusters, are_shared, by_cluster, merged
-from reflexion_lab.analysis.stats.estimators import Confusion, feedback_confusion, paired
+from reflexion_lab.analysis.stats.estimators import paired
 from reflexion_lab.analysis.stats.intervals import EQUIVALENCE, LEVEL, PAIRED, TOLERANCE, Estimate, Rate, score_limit
 from reflexion_lab.analysis.stats.matching import Equal, area, break_even
 from reflexion_lab.analysis.stats.permutation import holm, sign_flip
 from reflexion_lab.analysis.stats.power import effective_pairs, minimum
 from reflexion_lab.errors import ConfigError
-from reflexion_lab.records import Attempt, Grade, Record, Reflection, Usage
+from reflexion_lab.records import Record, Reflection, Usage
 from reflexion_lab.runner.folder.registration import Registration, exploratory
 
 AS_RUN = "as run"
@@ -238,26 +232,13 @@ METRIC = "pass_at_1"
 NO_PAIR = "no task and seed in common"
 
 
-class Tallies(Record, frozen=True, kw_only=True):
-    """Counts over all attempts of an arm. Intervals are over clusters of tasks."""
-
-    usage: Usage
-    """Usage of all roles, including written tests, curators and cached calls."""
-    extraction_failures: Rate
-    """Attempts whose reply contains no program."""
-    timeouts: Rate
-    """Attempts with a timeout of a feedback check or of the first failing hidden check; grades record no other."""
-    harness_errors: Rate
-    """Attempts with a feedback or hidden verdict that is invalid because of a harness failure."""
-
-
 class Row(Record, frozen=True, kw_only=True):
     """Figures of one arm. A case is one task at one seed; the cases of a cluster of tasks are one unit."""
 
     arm: str
     feedback_source: str
     is_upper_bound: bool
-    """Whether hidden tests or solutions reached its loops, so that `first`, `final` and `curve` are not pass@1."""
+    """Whether hidden tests or solutions reached its loops, so that no share of it is pass@1."""
     study: str
     """The registered study of all of its runs; "" for none, or if a run deviates."""
     models: dict[str, tuple[str, ...]]
@@ -268,7 +249,7 @@ class Row(Record, frozen=True, kw_only=True):
     """Runs that lack a shard, such as `3 of 4 shards at seed 0`."""
     seeds: tuple[int, ...]
     n: int
-    """Cases with a hidden verdict: n of `curve`, `first` and `final`."""
+    """Cases with a hidden verdict: n of `curve` and `final`."""
     tasks: int
     """Tasks of these cases."""
     clusters: int
@@ -288,11 +269,8 @@ class Row(Record, frozen=True, kw_only=True):
     """Cases that show no test: their single attempt is the submission."""
     curve: tuple[float, ...]
     """Share of cases solved with every loop cut at attempt 1, 2, ... up to the longest loop of all arms."""
-    first: Estimate
-    """Share at attempt 1, the plain single attempt."""
-    final: Estimate
     method: str
-    """Method of both intervals."""
+    """Method of the interval of `final`."""
     area: float
     """Mean height of `curve`, in [0, 1]."""
     as_run: Difference | None
@@ -303,20 +281,13 @@ class Row(Record, frozen=True, kw_only=True):
     refused: str
     """Why there is no difference; "" if there is one, and for the baseline."""
     unknown: tuple[str, ...]
-    """Units of `UNITS` that were not recorded or priced; their zeros in `spent` have no meaning."""
+    """Units of `UNITS` that were not recorded or priced; their zeros in `usage` have no meaning."""
     currencies: tuple[str, ...]
     """Currencies of its price lists; () without prices."""
     unmatched: dict[str, str]
     """By unit, why there is a difference as run but none at that budget."""
-    moves: Moves
-    """Repair and damage from attempt 1 to the submission."""
-    feedback: Confusion
-    """Feedback verdicts against hidden ones, on all attempts."""
-    spent: Tallies
-    tokens_per_solved: Estimate | None
-    """`budgets.per_solved`; None if no case was solved, or tokens are unknown."""
-    cost_per_solved: Estimate | None
-    """As `tokens_per_solved`."""
+    usage: Usage
+    """Usage of all roles, including written tests, curators and cached calls."""
     calls: str
     """Digest of every prompt and reply of its actor, by case and attempt; "" if texts were not stored."""
     metrics: dict[str, metrics.Value]
@@ -327,6 +298,26 @@ class Row(Record, frozen=True, kw_only=True):
     """Gains, retention and losses of its memory over the stream; None without runs on its frozen memory."""
     began: Began
     """With what its runs began."""
+
+    @property
+    def metric(self) -> str:
+        """Key of the share that is compared: `pass_at_1`, or `upper_bound`."""
+        return "upper_bound" if self.is_upper_bound else METRIC
+
+    @property
+    def final(self) -> Rate:
+        """Share of cases of which the submission passes."""
+        return cast(Rate, self.metrics[self.metric])
+
+    @property
+    def first(self) -> Rate:
+        """Share at attempt 1, the plain single attempt."""
+        return cast(Rate, self.metrics[f"{self.metric}_first"])
+
+    def rate(self, key: str) -> Rate | None:
+        """The share of this key; None without a value."""
+        value = self.metrics.get(key)
+        return value if isinstance(value, Rate) else None
 
     @property
     def differences(self) -> dict[str, Difference]:
@@ -344,8 +335,9 @@ class Row(Record, frozen=True, kw_only=True):
         is_shown = at is not None and (at.is_equivalent or at.is_detected or at.won + at.lost == 0)
         return PRICE if is_shown and at and at.cut and at.cut.attempts != 1 else OPEN
 
-    def is_price(self, difference: Difference) -> bool:
-        return self.loss(difference) == PRICE
+    def claim(self, difference: Difference) -> str:
+        """`UPPER BOUND`, or what the difference shows."""
+        return UPPER_BOUND if self.is_upper_bound else self.loss(difference) or difference.verdict
 
 
 def row(
@@ -367,7 +359,6 @@ def row(
     refused = NO_PAIR if base and arm.judged.keys().isdisjoint(base.judged) else ""
     partner = None if refused or base is arm else base
     unmatched = _unmatched(arm, partner, units) if partner else {}
-    unknown = tuple(name for name in UNITS if not is_known(arm, name))
     return Row(
         arm=arm.label,
         feedback_source=arm.feedback_source,
@@ -388,8 +379,6 @@ def row(
         train=arm.train,
         no_feedback=sum(attempts[0].evaluation.outcome == "no_tests" for attempts in arm.attempts.values()),
         curve=shares,
-        first=arm.share(curve[0]),
-        final=arm.share(curve[-1]),
         method=arm.share_method,
         area=float(area(shares)),
         as_run=_as_run(arm, partner, study, margin) if partner else None,
@@ -397,14 +386,10 @@ def row(
         if partner
         else {},
         refused=refused,
-        unknown=unknown,
+        unknown=tuple(unit for unit in UNITS if not is_known(arm, unit)),
         currencies=currencies(arm),
         unmatched=unmatched,
-        moves=ends(arm),
-        feedback=feedback_confusion(arm.graded, arm.clusters),
-        spent=_tallies(arm),
-        tokens_per_solved=None if "tokens" in unknown else per_solved(arm, "tokens"),
-        cost_per_solved=None if "cost" in unknown else per_solved(arm, "cost"),
+        usage=arm.usage,
         calls=_calls(arm),
         metrics=metrics.in_arm(arm),
         reflections=dict(Counter(words.source for words in _words(arm))),
@@ -425,21 +410,6 @@ def _calls(arm: Arm) -> str:
 def _words(arm: Arm) -> Iterator[Reflection]:
     every = (attempt.reflection for attempts in arm.attempts.values() for attempt in attempts)
     return (reflection for reflection in every if reflection and reflection.is_told)
-
-
-def _tallies(arm: Arm) -> Tallies:
-    overhead = (usage for log in arm.logs for usage in log.overhead.values())
-    own = (usage for attempt, _ in arm.graded for usage in attempt.usage.values())
-
-    def tally(of: Callable[[Attempt, Grade], bool]) -> Rate:
-        return rate(((attempt.task_id, of(attempt, grade)) for attempt, grade in arm.graded), arm.clusters)
-
-    return Tallies(
-        usage=sum((*overhead, *own), Usage()),
-        extraction_failures=tally(metrics.extraction_failures),
-        timeouts=tally(metrics.timeouts),
-        harness_errors=tally(metrics.harness_error),
-    )
 
 
 def _unmatched(arm: Arm, base: Arm, units: Sequence[str]) -> dict[str, str]:

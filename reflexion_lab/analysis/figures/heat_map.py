@@ -11,7 +11,7 @@ from reflexion_lab.analysis.comparison.grouping import SYMBOLS, names_of
 from reflexion_lab.analysis.figures.drawing import Drawing, facts, figure, share_methods
 from reflexion_lab.analysis.figures.style import INK, UPPER_BOUND, share_limits, watermark
 from reflexion_lab.analysis.report import cells
-from reflexion_lab.analysis.stats.intervals import Estimate
+from reflexion_lab.analysis.stats.intervals import Rate
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.runner.folder.manifest import is_seeded, settings
 
@@ -22,7 +22,7 @@ Value = float | str
 """Value of a config key; words such as `all` come after the numbers."""
 COLUMNS = ("row_key", "row_value", "column_key", "column_value", "series", "arm", "feedback_source", "n", "share",
            "low", "high")  # fmt: skip
-Cells = Mapping[tuple[Value, Value], tuple[Arm, Estimate]]
+Cells = Mapping[tuple[Value, Value], tuple[Arm, Rate]]
 """Arm and share by the values of the key down and the key across."""
 
 
@@ -71,7 +71,7 @@ def drawing(arms: Sequence[Arm], keys: Sequence[str] = ()) -> Drawing | None:
             known = ", ".join(swept(arms)) or "recall.omega"
             raise ConfigError("keys", repr(key), f"a dotted config key of an arm, such as {known}")
     pair = ("", *selected)[-2:]
-    grids: dict[str, dict[tuple[Value, Value], tuple[Arm, Estimate]]] = {}
+    grids: dict[str, dict[tuple[Value, Value], tuple[Arm, Rate]]] = {}
     for arm in arms:
         if all(key in config(arm) for key in selected):
             down, across = (value_of(config(arm).get(key, "")) for key in pair)

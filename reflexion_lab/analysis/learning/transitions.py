@@ -13,7 +13,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 from reflexion_lab.analysis.arms import Arm, Case
-from reflexion_lab.analysis.stats.bootstrap import difference, interval, rate
+from reflexion_lab.analysis.stats.bootstrap import difference, rate
 from reflexion_lab.analysis.stats.clusters import Clusters, by_cluster, count
 from reflexion_lab.analysis.stats.estimators import verdict
 from reflexion_lab.analysis.stats.intervals import Estimate, Rate
@@ -37,9 +37,9 @@ class Moves(Record, frozen=True, kw_only=True):
     ww: int
     unknown: int
     """Pairs without both verdicts, which are not counted."""
-    repair: Estimate | None
+    repair: Rate | None
     """wc / (wc + ww); None if none was wrong before."""
-    damage: Estimate | None
+    damage: Rate | None
     """cw / (cc + cw); None if none was correct before."""
     gain: Estimate | None
     """(wc - cw) / n; None without pairs."""
@@ -111,8 +111,8 @@ def _moves(pairs: Sequence[_Pair], attempt: int | None, clusters: Clusters) -> M
         wc=kinds.count((False, True)),
         ww=kinds.count((False, False)),
         unknown=len(pairs) - len(known),
-        repair=interval(by_cluster(wrong, clusters)) if wrong else None,
-        damage=interval(by_cluster(right, clusters)) if right else None,
+        repair=rate(wrong, clusters) if wrong else None,
+        damage=rate(right, clusters) if right else None,
         gain=difference(by_cluster(before, clusters), by_cluster(after, clusters)) if known else None,
     )
 

@@ -19,7 +19,7 @@ from reflexion_lab.analysis.report import cells
 from reflexion_lab.analysis.report.cells import NONE
 from reflexion_lab.analysis.report.run_tables import text
 from reflexion_lab.analysis.report.sheets import Sheet
-from reflexion_lab.analysis.stats.intervals import Estimate, Rate
+from reflexion_lab.analysis.stats.intervals import Rate
 from reflexion_lab.analysis.stats.power import counted, too_few
 from reflexion_lab.analysis.summary import has_model
 from reflexion_lab.io.terminal_text import plain
@@ -32,8 +32,8 @@ ENOUGH = 0.9
 MOST_ANSWERS = 5
 """Arms with a sentence of their own."""
 AFTER = "memory.shared.items.after"
-_ELSEWHERE = {("attempt", "blind_retries"), ("attempt", "empty_retries"), *(("arm", name) for name in EFFECTS)}
-"""Metrics of other tables, by level and name."""
+_ELSEWHERE = ("blind_retries", "empty_retries")
+"""Metrics that another table has, too."""
 
 
 def sheets(comparison: Comparison) -> list[Sheet]:
@@ -161,15 +161,15 @@ def warnings_of(row: Row) -> Iterator[str]:
     if row.no_verdict:
         cases = f"{len(row.no_verdict)} of {row.n_logged} cases of {plain(row.arm)}"
         yield f"NO VERDICT: {cases} have no hidden tests or are spoilt by sandbox or server, and are in no rate's n"
-    if errors := row.spent.harness_errors.k:
-        yield f"HARNESS ERRORS: {errors} attempts of {plain(row.arm)} have a verdict that says nothing of a program"
-    if missing := row.spent.usage.uncounted_replies:
-        used = f"at least {row.spent.usage.tokens:,} tokens, cost unknown"
-        without = f"{missing} of {row.spent.usage.replies} replies without usage"
+    if (errors := row.rate("harness_errors_rate")) and errors.k:
+        yield f"HARNESS ERRORS: {errors.k} attempts of {plain(row.arm)} have a verdict that says nothing of a program"
+    if missing := row.usage.uncounted_replies:
+        used = f"at least {row.usage.tokens:,} tokens, cost unknown"
+        without = f"{missing} of {row.usage.replies} replies without usage"
         yield f"USAGE MISSING: {plain(row.arm)}: {used} ({without})"
-    if refused := row.spent.usage.refused:
-        yield f"REFUSED PROMPTS: the server refused {refused} of {row.spent.usage.calls} prompts of {plain(row.arm)}"
-    if own := row.spent.usage.servers_own(SAMPLED[1:]):
+    if refused := row.usage.refused:
+        yield f"REFUSED PROMPTS: the server refused {refused} of {row.usage.calls} prompts of {plain(row.arm)}"
+    if own := row.usage.servers_own(SAMPLED[1:]):
         yield f"SERVER'S OWN {own} of {plain(row.arm)}: the server did not get what the config sets"
     by_model, total = sum(row.reflections.get(name, 0) for name in BY_MODEL), sum(row.reflections.values())
     others = ", ".join(f"{n} {name}" for name, n in sorted(row.reflections.items()) if name not in BY_MODEL)
@@ -182,8 +182,7 @@ def warnings_of(row: Row) -> Iterator[str]:
         }
         wrote = "a control moved or changed the words of" if is_moved else "no model wrote"
         yield f"CONTROL: {wrote} the {total} reflections of {plain(row.arm)}: {others}"
-    blind = row.metrics.get("blind_retries_rate")
-    if isinstance(blind, Rate) and blind.k:
+    if (blind := row.rate("blind_retries_rate")) and blind.k:
         yield f"BLIND RETRIES: {blind.k} of {blind.n} retries of {plain(row.arm)} read nothing of their own past"
 
 
@@ -239,10 +238,10 @@ def _results(comparison: Comparison, shared: str) -> Sheet:
 def _loops(comparison: Comparison) -> Sheet:
     columns: dict[str, Cell] = {
         "arm": _arm,
-        "repaired": lambda row: _moved(row.moves.wc, row.moves.ww),
-        "damaged": lambda row: _moved(row.moves.cw, row.moves.cc),
-        "FP": lambda row: cells.share(row.feedback.false_positive_rate),
-        "FN": lambda row: cells.share(row.feedback.false_negative_rate),
+        "repaired": partial(_share, "repair"),
+        "damaged": partial(_share, "damage"),
+        "FP": partial(_share, "feedback_attempts_false_positive_rate"),
+        "FN": partial(_share, "feedback_attempts_false_negative_rate"),
         "empty\nretries": partial(_metric_rate, "empty_retries_rate"),
         "blind\nretries": partial(_metric_rate, "blind_retries_rate"),
     }
@@ -253,9 +252,9 @@ def _loops(comparison: Comparison) -> Sheet:
     return Sheet.of("Repairs and feedback errors", comparison.rows, columns, caption)
 
 
-def _moved(moved: int, stayed: int) -> str:
-    n = moved + stayed
-    return f"{cells.number(moved / n)} ({moved}/{n})" if n else NONE
+def _share(key: str, row: Row) -> str:
+    rate = row.rate(key)
+    return cells.share(rate) if rate else NONE
 
 
 def _memory(comparison: Comparison) -> Iterator[Sheet]:
@@ -292,12 +291,12 @@ def _measures(row: Row, matrix: Matrix) -> Iterator[tuple[str, ...]]:
 def _costs(comparison: Comparison) -> Sheet:
     columns: dict[str, Cell] = {
         "arm": _arm,
-        "calls": lambda row: _spent(row, "calls"),
-        "tokens": lambda row: _spent(row, "tokens"),
-        "tokens\nper case": lambda row: _spent(row, "tokens", row.n_logged),
-        "tokens per\nsolved case": lambda row: _per_solved(row.tokens_per_solved),
-        "cost\nper case": lambda row: _spent(row, "cost", row.n_logged),
-        "cost per\nsolved case": lambda row: _per_solved(row.cost_per_solved),
+        "calls": partial(amount, "calls"),
+        "tokens": partial(amount, "tokens"),
+        "tokens\nper case": partial(amount, "tokens_per_case"),
+        "tokens per\nsolved case": partial(amount, "tokens_per_solved"),
+        "cost\nper case": partial(amount, "cost_per_case"),
+        "cost per\nsolved case": partial(amount, "cost_per_solved"),
     }
     caption = (
         f"Prompts and replies of all roles; cached replies at their original cost. {NONE}: not recorded, or no "
@@ -306,12 +305,9 @@ def _costs(comparison: Comparison) -> Sheet:
     return Sheet.of("Cost", comparison.rows, columns, caption)
 
 
-def _per_solved(estimate: Estimate | None) -> str:
-    return cells.amount(estimate.value) if estimate else NONE
-
-
-def _spent(row: Row, unit: str, cases: int = 1) -> str:
-    return NONE if unit in row.unknown else cells.amount(getattr(row.spent.usage, unit) / cases)
+def amount(key: str, row: Row) -> str:
+    value = metrics.numbers(key, row.metrics.get(key)).get(key)
+    return NONE if value is None else cells.amount(value)
 
 
 def _prices(comparison: Comparison) -> Iterator[Sheet]:
@@ -367,7 +363,7 @@ def _further(comparison: Comparison) -> Iterator[Sheet]:
     others = [
         metric
         for metric in metrics.of_arms()
-        if metric not in _broken() and (metric.level, metric.name) not in _ELSEWHERE
+        if metric.label and metric not in _broken() and metric.name not in _ELSEWHERE
     ]
     rows = tuple(
         (
@@ -391,8 +387,8 @@ def _broken() -> list[metrics.Metric]:
 
 
 def _metric_rate(key: str, row: Row) -> str:
-    value = row.metrics.get(key)
-    return f"{cells.number(value.share)} ({value.k})" if isinstance(value, Rate) else NONE
+    rate = row.rate(key)
+    return f"{cells.number(rate.share)} ({rate.k})" if rate else NONE
 
 
 def _left_out(comparison: Comparison) -> Sheet:
@@ -402,7 +398,7 @@ def _left_out(comparison: Comparison) -> Sheet:
         "no\nverdict": lambda row: str(len(row.no_verdict)),
         "no visible\ntests": lambda row: str(row.no_feedback),
         "unpaired": lambda row: str(len(row.absent) + len(row.alone)),
-        "attempts": lambda row: cells.amount(row.spent.timeouts.n),
+        "attempts": partial(amount, "attempts"),
     }
     for metric in _broken():
         columns[metric.label.replace(" ", "\n")] = partial(_metric_rate, metric.key())
@@ -514,16 +510,9 @@ def mde(difference: Difference) -> str:
     return cells.number(difference.minimum)
 
 
-def claim(row: Row, difference: Difference) -> str:
-    """`UPPER BOUND`, or the verdict on the difference."""
-    return UPPER_BOUND if row.is_upper_bound else difference.verdict
-
-
 def verdict(row: Row, difference: Difference) -> str:
     """`claim`, with the reservations below it."""
-    text = "" if row.is_upper_bound else row.loss(difference)
-    text = text or claim(row, difference)
-    text = re.sub(r"(?<=[,;]) | (?=(?:and|budget|attempts undecided|[±\d.]+ points)\b)", "\n", text)
+    text = re.sub(r"(?<=[,;]) | (?=(?:and|budget|attempts undecided|[±\d.]+ points)\b)", "\n", row.claim(difference))
     if difference.cut and not difference.cut.is_matched:
         text += "\nnot matched"
     return f"{text}\none seed" if len(difference.seeds) == 1 else text

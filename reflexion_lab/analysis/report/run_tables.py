@@ -378,7 +378,7 @@ COUNTS = {
     "loops restarted": "set_aside",
 }
 """Names of counts by kind, with the fields of `Summary`."""
-OVER_ATTEMPT_1 = ("attempt_1_pass_at_1", "gain_over_attempt_1", "gain_over_attempt_1_p")
+OVER_ATTEMPT_1 = ("pass_at_1_first", "gain_over_attempt_1", "gain_over_attempt_1_p")
 """Metrics left out for loops with a single attempt."""
 
 

@@ -412,7 +412,7 @@ def _fitted(lines: Sequence[Mapping[str, str]], steps: Sequence[str], width: int
 
 
 def _rates_of(row: Row) -> dict[str, str]:
-    tokens = cells.NONE if "tokens" in row.unknown else cells.amount(row.spent.usage.tokens / row.n_logged)
+    tokens = tables.amount("tokens_per_case", row)
     share = f"{UPPER_BOUND} " * row.is_upper_bound + cells.estimate(row.final)
     first = cells.number(row.first.value)
     return {"arm": row.arm, "attempt 1": first, SHARE: share, "n": str(row.n), "tokens/case": tokens}
@@ -425,11 +425,10 @@ def _differences(row: Row, comparison: Comparison, most: int) -> list[dict[str, 
     lines, shown, first = [], comparison.shown(row), f"equal_{ATTEMPTS}"
     kept = sorted(shown, key=lambda name: (bool(shown[name].exploratory), name != first))[:most]
     for difference in (shown[name] for name in sorted(shown, key=lambda name: name != first) if name in kept):
-        verdict = row.loss(difference) or _short_verdict(difference.verdict)
-        claim = (cells.NONE, UPPER_BOUND) if row.is_upper_bound else (cells.p_value(difference.p_holm), verdict)
+        p = cells.NONE if row.is_upper_bound else cells.p_value(difference.p_holm)
         at = f": {difference.cut.attempts}" if difference.cut and difference.cut.attempts else ""
         points = cells.estimate(difference.estimate, signed=True)
-        values = (_budget(difference) + at, points, tables.mde(difference), *claim)
+        values = (_budget(difference) + at, points, tables.mde(difference), p, _short_verdict(row.claim(difference)))
         lines.append(dict(zip(HEADS, values, strict=True)))
     return lines
 

@@ -54,6 +54,11 @@ class Rate(Record, frozen=True, kw_only=True, omit_defaults=True):
     """Units of the interval, such as `138 clusters` or `30 tasks`; "" if every case stands alone."""
 
     @property
+    def value(self) -> float:
+        """`share`, as of an `Estimate`."""
+        return self.share
+
+    @property
     def method(self) -> str:
         """Method of the interval."""
         return f"over {self.units}" if self.units else WILSON

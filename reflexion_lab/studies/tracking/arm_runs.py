@@ -8,19 +8,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from reflexion_lab.analysis import metrics as registry
 from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.comparison import Comparison, compare
 from reflexion_lab.analysis.comparison.grouping import arms, short_names
-from reflexion_lab.analysis.comparison.row import Difference, Row
+from reflexion_lab.analysis.comparison.lines import Line, of_row
+from reflexion_lab.analysis.comparison.row import Row
 from reflexion_lab.analysis.figures.curves import Curve
-from reflexion_lab.analysis.report.comparison import answer, claim, mark, warnings_of
+from reflexion_lab.analysis.report.comparison import answer, mark, warnings_of
 from reflexion_lab.analysis.report.documents import escaped
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.io.files import Scratch
 from reflexion_lab.io.terminal_text import plain
-from reflexion_lab.records import Usage
 from reflexion_lab.runner.folder import registration
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.studies.tracking.run_view import LONGEST_VALUE, Metric, curves, interval
@@ -92,7 +91,7 @@ def write(client: Any, experiment_id: str, compared: Compared) -> None:
                 began=compared.began,
                 ended=compared.ended,
                 status="FINISHED",
-                metrics=metrics(row, compared.comparison, Curve.over(arm, len(row.curve))),
+                metrics=metrics(row, Curve.over(arm, len(row.curve))),
                 params=params(arm),
                 tags=arm_tags | {"mlflow.note.content": note(row, compared.comparison)},
                 data=arm.logs[0].manifest,
@@ -133,8 +132,7 @@ def seed_differences(compared: Compared) -> Iterator[tuple[Log, str, float]]:
         own = arm.verdicts() if row.as_run else {}
         for log in arm.logs:
             if both := [case for case in own.keys() & verdicts.keys() if case.seed == log.manifest.seed]:
-                name = f"final/{'upper_bound_' * row.is_upper_bound}difference"
-                yield log, name, sum(own[case] - verdicts[case] for case in both) / len(both)
+                yield log, f"final/{row.metric}_as_run", sum(own[case] - verdicts[case] for case in both) / len(both)
 
 
 def name(arm: Arm, short: str) -> str:
@@ -178,44 +176,36 @@ def tags(arm: Arm, row: Row, comparison: Comparison, sweep_id: str) -> dict[str,
         "run_ids": ", ".join(row.run_ids),
         "baseline": comparison.baseline or "",
         "interval": interval(row.final),
-        "verdict": claim(row, row.as_run) if row.as_run else "",
+        "verdict": row.claim(row.as_run) if row.as_run else "",
     }
     return {key: value for key, value in values.items() if value}
 
 
-def metrics(row: Row, comparison: Comparison, curve: Curve) -> list[Metric]:
-    """Curve, final figures, differences to the baseline and usage; an upper bound is named so."""
-    headline, prefix = ("upper_bound", "upper_bound_") if row.is_upper_bound else ("pass_at_1", "")
-    rates = ("false_positive_rate", "false_negative_rate", "wrong_if_passed", "right_if_failed")
-    feedback = {f"final/feedback_{name}": getattr(row.feedback, name) for name in rates}
-    figures = {
-        **registry.numbers(f"final/{headline}", row.final),
-        "final/n": float(row.n),
-        "final/no_verdict": float(len(row.no_verdict)),
-        "final/seeds": float(len(row.seeds)),
-        "final/tasks": float(row.tasks),
-        **_difference(f"final/{prefix}difference", row.as_run, not row.is_upper_bound),
-        **_at_equal(row, f"final/{prefix}difference_at_equal_"),
-        **registry.numbers(f"final/attempt_1_{headline}", row.first),
-        f"final/{prefix}auc": row.area,
-        **registry.numbers("final/repair", row.moves.repair),
-        **registry.numbers("final/damage", row.moves.damage),
-        **{key: rate.share for key, rate in feedback.items() if rate.n and not row.is_upper_bound},
-        **{
-            f"usage/{key}": float(getattr(row.spent.usage, key))
-            for key in ("tokens", *Usage.__struct_fields__)
-            if key != "cost" or "cost" not in row.unknown  # 0 would be read as free
-        },
-        **registry.numbers("usage/tokens_per_solved", row.tokens_per_solved),
-        **{k: v for key, value in row.metrics.items() for k, v in registry.numbers(f"final/{key}", value).items()},
-    }
+OF_DIFFERENCES = {"_n": "n", "_p": "p", "_p_tasks": "p_tasks", "_p_holm": "p_holm"}
+"""Further fields of a line, by the end of its name."""
+
+
+def metrics(row: Row, curve: Curve) -> list[Metric]:
+    """The lines of an arm, and its curve; an upper bound is named so."""
+    figures = {name: value for line in of_row(row) for name, value in numbers(line, row).items()}
     fields = {
-        f"curve/{headline}": "pass_at_1",
-        f"curve/{headline}_low": "low",
-        f"curve/{headline}_high": "high",
+        f"curve/{row.metric}": "pass_at_1",
+        f"curve/{row.metric}_low": "low",
+        f"curve/{row.metric}_high": "high",
         **{f"curve/{name}": name for name in ("any_solved", "reward", "visible_pass")},
     }
     return [Metric(*item) for item in figures.items()] + curves(curve.points, fields)
+
+
+def numbers(line: Line, row: Row) -> dict[str, float]:
+    """Metrics of a line: no difference whose budget could not be matched, and no p-value of an upper bound."""
+    if line.matched is False:
+        return {}
+    key = "_".join((f"final/{line.metric}", *[line.budget] * bool(line.budget)))
+    further = OF_DIFFERENCES if line.budget and not row.is_upper_bound else {}
+    fields = {"": "value", "_low": "low", "_high": "high", **further}
+    values = {f"{key}{end}": getattr(line, field) for end, field in fields.items()}
+    return {name: float(value) for name, value in values.items() if value is not None}
 
 
 def note(row: Row, comparison: Comparison) -> str:
@@ -230,24 +220,3 @@ def note(row: Row, comparison: Comparison) -> str:
         escaped(mark(row) + scope),
     ]
     return "\n\n".join(lines)
-
-
-def _at_equal(row: Row, prefix: str) -> dict[str, float]:
-    """Differences at equal budgets that could be matched, with price ratio and break-even."""
-    values: dict[str, float] = {}
-    for unit, difference in row.equal.items():
-        if not (difference.cut and difference.cut.is_matched):
-            continue
-        values |= _difference(f"{prefix}{unit}", difference, not row.is_upper_bound)
-        if price := difference.price:
-            ratios = {"price_ratio": price.ratio, "break_even": price.break_even}
-            values |= {f"{prefix}{unit}_{name}": value for name, value in ratios.items() if value is not None}
-    return values
-
-
-def _difference(key: str, difference: Difference | None, is_claim: bool) -> dict[str, float]:
-    """Without p-values where the difference is not a claim."""
-    if difference is None or not is_claim:
-        return registry.numbers(key, difference.estimate if difference else None)
-    p_values = {f"{key}_p": difference.p_tasks, f"{key}_p_mcnemar": difference.p, f"{key}_p_holm": difference.p_holm}
-    return {**registry.numbers(key, difference.estimate), **p_values, f"{key}_n": float(difference.n)}

@@ -99,7 +99,7 @@ class MlflowTracker:
 
         A summary is replaced by one of the same study, sweep, arm, benchmark, feedback source and models, and by
         summaries made of all of its runs. The tag `name` of a run is the short name of its arm. A run's
-        `final/difference` names its baseline in the tag `difference_to`; a run with a difference of an earlier
+        `final/pass_at_1_as_run` names its baseline in the tag `difference_to`; a run with a difference of an earlier
         comparison and none in this one is logged again. `baseline`: label of the baseline arm; see
         `analysis.comparison.compare`. Raises FolderError: a
         folder holds no run; ConfigError: the runs make no arms or no comparison, or belong to several studies;
@@ -117,7 +117,7 @@ class MlflowTracker:
                 client, experiment_id = self._open(log.manifest.study or self.experiment)
                 former = _runs_of(client, experiment_id, log)
             names = (name for run in former for name in run.data.metrics)
-            is_stale = run_id not in differences and any(name.endswith("difference") for name in names)
+            is_stale = run_id not in differences and any(name.endswith("_as_run") for name in names)
             if is_stale or [run.info.status for run in former] != ["FINISHED"]:  # stale: MLflow deletes no metric
                 self.track(folder)
 

@@ -72,7 +72,7 @@ def metrics(log: Log, summary: Summary) -> list[Metric]:
     figures["usage/task_seconds"] = sum(result.duration for result in log.results.values())
     figures |= _usage(summary) | _reflections(summary)
     if not cost_is_known(log):  # 0 would be read as free
-        figures = {name: value for name, value in figures.items() if not re.fullmatch(r"usage/(.*/)?cost", name)}
+        figures = {name: value for name, value in figures.items() if not re.fullmatch(r"(final|usage/.*)/cost", name)}
     headline = "upper_bound" if summary.is_upper_bound else "pass_at_1"
     fields = {
         f"curve/{headline}": "pass_at_1",
@@ -113,7 +113,7 @@ def curves(points: Iterable[Any], fields: Mapping[str, str]) -> list[Metric]:
 
 def _usage(summary: Summary) -> dict[str, float]:
     total = sum(summary.usage.values(), Usage())
-    values = {f"usage/{name}": float(getattr(total, name)) for name in ("tokens", "calls", "cost", "seconds")}
+    values = {f"final/{name}": float(getattr(total, name)) for name in ("tokens", "calls", "cost", "seconds")}
     for role, usage in summary.usage.items():
         counts = {name: float(getattr(usage, name)) for name in ("tokens", *Usage.__struct_fields__)}
         counts = {name: count for name, count in counts.items() if count}

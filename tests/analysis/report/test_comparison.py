@@ -1,6 +1,5 @@
 """The minimum honest table in the terminal, as CSV, Markdown, HTML and LaTeX, with arms that have hostile names."""
 
-import csv
 import re
 import shutil
 import subprocess
@@ -24,7 +23,7 @@ from reflexion_lab.analysis.report.sheets import Sheet, as_table, paragraphs
 from reflexion_lab.analysis.stats.intervals import Estimate
 from reflexion_lab.io.terminal_text import plain
 from reflexion_lab.records import Usage
-from tests.analysis.conftest import BASE, RIGHT, WORDS, WRONG, run_writer
+from tests.analysis.conftest import BASE, WORDS, lines_of, run_writer
 
 HOSTILE = '<script>alert(1)</script>|`x`\\input{a}_%$#&~^{}"\n[link](javascript:x)\u202e\x1b[31m'
 
@@ -107,19 +106,9 @@ def test_methods_and_upper_bounds_are_named_wherever_they_stand(three_arms):
 
 def test_a_lone_upper_bound_has_no_pass_at_1_in_the_csv(run, tmp_path):
     comparison = compare(arms([run("=1+1", BASE, feedback_source="oracle")]))
-    (row,) = csv.DictReader(write_table(tmp_path / "t.csv", comparison).open())
-    assert (row["arm"], row["pass_at_1"], row["upper_bound"]) == ("'=1+1", "", "0.5")  # no formula, no pass@1
+    lines = lines_of(write_table(tmp_path / "t.csv", comparison))
+    assert ("'=1+1", "upper_bound", "") in lines and not [key for key in lines if "pass_at_1" in key[1]]  # no formula
     assert len(sheets(comparison)) == 5
-
-
-def test_an_upper_bound_is_never_detected_in_the_csv(run, tmp_path):
-    tasks = {f"t{i:02}": [WRONG, RIGHT] if i < 20 else [WRONG, WRONG] for i in range(30)}
-    less = {name: [WRONG, WRONG] for name in tasks}
-    kinds = (("feedback_only", less, "visible"), ("words", tasks, "visible"), ("oracle", tasks, "oracle"))
-    runs = [run(arm, verdicts, s, feedback_source=source) for arm, verdicts, source in kinds for s in (7, 8)]
-    comparison = compare(arms(runs))
-    _, words, oracle = csv.DictReader(write_table(tmp_path / "t.csv", comparison).open())
-    assert (words["as_run_detected"], oracle["as_run_detected"]) == ("True", "")
 
 
 def test_spending_that_nobody_recorded_is_left_empty_and_said(run, respent, tmp_path):
@@ -133,8 +122,10 @@ def test_spending_that_nobody_recorded_is_left_empty_and_said(run, respent, tmp_
     uncounted = arms([*runs[:2], *(run("free", attempts=respent(first, Usage()), seed=s) for s in (7, 8))])
     assert sheets(compare(uncounted, unit="calls"))[1].rows[-1][1:3] == ("equal\ncalls", "calls unknown")
     assert any(line.startswith("NOT MATCHED: silent") for line in warnings(comparison))
-    _, row = csv.DictReader(write_table(tmp_path / "t.csv", comparison).open())
-    assert (row["tokens"], row["tokens_per_case"], row["calls"]) == ("", "", "8")
+    lines = lines_of(write_table(tmp_path / "t.csv", comparison))
+    assert lines["silent", "calls", ""]["value"] == "8"
+    assert not [key for key in lines if key[0] == "silent" and "tokens" in key[1]]
+    assert lines["silent", "pass_at_1", "equal_tokens"]["verdict"] == "tokens of silent unknown"
 
 
 def test_a_difference_of_one_seed_is_marked(run):
@@ -278,14 +269,13 @@ def test_a_paper_that_inputs_the_tables_compiles(run, tmp_path):
 
 
 def test_the_csv_holds_the_numbers_of_the_comparison(report):
-    rows = list(csv.DictReader((report / "table.csv").open()))
-    words = rows[1]
-    assert (words["pass_at_1_first"], words["pass_at_1"], words["seeds"]) == ("0.5", "0.75", "7 8")
-    assert (words["as_run_difference"], words["as_run_won"], words["as_run_lost"]) == ("0.25", "2", "0")
-    assert "hidden_base_passed" not in words  # no run has base tests
-    assert (words["as_run_p"], words["as_run_detected"], words["as_run_exploratory"]) == ("0.5", "False", "True")
-    assert (words["calls"], words["tokens"]) == ("20", "322")
-    assert (rows[2]["pass_at_1"], rows[2]["upper_bound"]) == ("", "0.5")
+    lines = lines_of(report / "table.csv")
+    expected = {"pass_at_1_first": 0.5, "pass_at_1": 0.75, "seeds": 2, "calls": 20, "tokens": 322, "repair": 1}
+    words = next(arm for arm, *key in lines if key == ["pass_at_1", "as_run"])
+    assert {metric: float(lines[words, metric, ""]["value"]) for metric in expected} == expected
+    difference = {"value": "0.25", "won": "2", "lost": "0", "n": "8", "p": "0.5", "detected": "False"}
+    assert lines[words, "pass_at_1", "as_run"].items() >= (difference | {"exploratory": "True"}).items()
+    assert not [key for key in lines if key[1] == "hidden_base_passed"]  # no run has base tests
     pictures = [path for path in report.iterdir() if path.suffix == ".png"]
     assert pictures
     assert all(path.with_suffix(".csv").is_file() for path in pictures)

@@ -62,14 +62,14 @@ def test_arms_and_their_runs_as_mlflow_holds_them(tracker, run, logged, monkeypa
     assert all(a[1] < b[1] < c[1] for a, b, c in zip(low, mean, high, strict=True))
 
     check_differences(folders, by_arm["reflexion"].data)
-    assert not [key for key in by_arm["feedback_only"].data.metrics if "difference" in key]
+    assert not [key for key in by_arm["feedback_only"].data.metrics if "as_run" in key or "equal" in key]
     check_upper_bound(by_arm["oracle"].data)
 
     # A run has the difference to the baseline of its seed, and no p.
-    assert [metrics["reflexion", seed]["final/difference"] for seed in ("0", "1")] == [0.5, 0.25]
-    assert metrics["oracle", "0"]["final/upper_bound_difference"] == 0.75
-    assert "final/difference" not in metrics["oracle", "0"].keys() | metrics["feedback_only", "0"].keys()
-    assert not [key for key in metrics["reflexion", "0"] if key.startswith("final/difference_")]
+    assert [metrics["reflexion", seed]["final/pass_at_1_as_run"] for seed in ("0", "1")] == [0.5, 0.25]
+    assert metrics["oracle", "0"]["final/upper_bound_as_run"] == 0.75
+    assert "final/pass_at_1_as_run" not in metrics["oracle", "0"].keys() | metrics["feedback_only", "0"].keys()
+    assert not [key for key in metrics["reflexion", "0"] if key.startswith("final/pass_at_1_as_run_")]
 
     for summary in by_arm.values():
         names = {item.path for item in client.list_artifacts(summary.info.run_id)}
@@ -95,18 +95,18 @@ def check_differences(folders, data):
     row = next(row for row in compare(arms(folders)).rows if row.arm == "reflexion")
     metrics, tags = data.metrics, data.tags
     price = row.equal["tokens"].price
-    assert metrics["final/difference"] == 0.375
+    assert metrics["final/pass_at_1_as_run"] == 0.375
     pairs = {
-        "final/difference": row.as_run.estimate.value, "final/difference_low": row.as_run.estimate.low,
-        "final/difference_high": row.as_run.estimate.high, "final/difference_p": row.as_run.p_tasks,
-        "final/difference_p_holm": row.as_run.p_holm,
-        "final/difference_at_equal_tokens": row.equal["tokens"].estimate.value,
-        "final/difference_at_equal_tokens_price_ratio": price.ratio,
-        "final/difference_at_equal_tokens_break_even": price.break_even,
-        "final/difference_at_equal_attempts": row.equal["attempts"].estimate.value,
-        "final/difference_at_equal_completion_tokens": row.equal["completion_tokens"].estimate.value,
-        "final/pass_at_1": row.final.value, "final/auc": row.area, "final/repair": 4 / 6,
-        "usage/tokens": row.spent.usage.tokens,
+        "final/pass_at_1_as_run": row.as_run.estimate.value, "final/pass_at_1_as_run_low": row.as_run.estimate.low,
+        "final/pass_at_1_as_run_high": row.as_run.estimate.high, "final/pass_at_1_as_run_p": row.as_run.p,
+        "final/pass_at_1_as_run_p_tasks": row.as_run.p_tasks, "final/pass_at_1_as_run_p_holm": row.as_run.p_holm,
+        "final/pass_at_1_as_run_n": row.as_run.n,
+        "final/pass_at_1_equal_tokens": row.equal["tokens"].estimate.value,
+        "final/price_ratio_equal_tokens": price.ratio, "final/price_break_even_equal_tokens": price.break_even,
+        "final/pass_at_1_equal_attempts": row.equal["attempts"].estimate.value,
+        "final/pass_at_1_equal_completion_tokens": row.equal["completion_tokens"].estimate.value,
+        "final/pass_at_1": row.final.value, "final/pass_at_1_area": row.area, "final/repair": 4 / 6,
+        "final/tokens": row.usage.tokens, "final/n": row.n, "final/seeds": 2,
     }  # fmt: skip
     assert {key: metrics[key] for key in pairs} == pytest.approx(pairs, rel=1e-5)
     expected = {
@@ -120,9 +120,9 @@ def check_differences(folders, data):
 
 
 def check_upper_bound(oracle):
-    assert not [key for key in oracle.metrics if "pass_at_1" in key or key.startswith("final/difference")]
+    assert not [key for key in oracle.metrics if "pass_at_1" in key]
     assert oracle.metrics["final/upper_bound"] == 1.0
-    assert oracle.metrics["final/upper_bound_difference"] == 0.625
+    assert oracle.metrics["final/upper_bound_as_run"] == 0.625
     final = [key for key in oracle.metrics if key.startswith("final/")]
     assert not [key for key in final if key.endswith(("_p", "_p_holm"))]  # it claims nothing
     note = oracle.tags["mlflow.note.content"]
@@ -135,7 +135,7 @@ def check_upper_bound(oracle):
 def test_a_difference_belongs_to_the_newest_comparison(tracker, run, logged):
     def differences():
         return {
-            job.data.params["arm"]: (job.data.metrics.get("final/difference"), job.data.tags.get("difference_to"))
+            job.data.params["arm"]: (job.data.metrics.get("final/pass_at_1_as_run"), job.data.tags.get("difference_to"))
             for job in logged()
         }
 

@@ -66,7 +66,7 @@ def test_metrics_are_curves_rates_and_usage(run):
     }
     assert {name: [figures[name, step] for step in (1, 2, 3)] for name in curves} == curves
     expected = {
-        "final/pass_at_1": 0.75, "final/attempt_1_pass_at_1": 0.25, "final/gain_over_attempt_1": 0.5, "final/n": 4,
+        "final/pass_at_1": 0.75, "final/pass_at_1_first": 0.25, "final/gain_over_attempt_1": 0.5, "final/n": 4,
         "final/attempts_mean": 2.25, "final/reflections_by_model_share": 0.5, "usage/actor/tokens": 900,
         "usage/actor/calls": 9, "usage/actor/prompt_tokens": 720, "usage/reflector/tokens": 60,
         "usage/reflector/completion_tokens": 18, "usage/reflector/tokens_per_solved": 20,
