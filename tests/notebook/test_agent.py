@@ -14,7 +14,7 @@ from model_server import ModelServer
 import reflexion_lab as rl
 from reflexion_lab.cli.main import main
 from reflexion_lab.errors import ConfigError, FolderError
-from reflexion_lab.memory.episodic import EpisodeBuffer
+from reflexion_lab.memory.buffer import EpisodeBuffer
 from reflexion_lab.records import Evaluation, Reflection, Trajectory
 from reflexion_lab.runner.folder.folder import RunFolder
 

@@ -28,9 +28,8 @@ class Lessons(ABC, Generic[L]):
 
     @abstractmethod
     def select(self, task: Task, own: Sequence[Episode], limit: int, except_task: str) -> Sequence[L]:
-        """At most `limit` lessons for the next attempt at `task`, best first.
-
-        `own`: the episodes of this loop. `except_task`: id of a task whose other loops must not be read; "": none.
+        """At most `limit` lessons for the next attempt at `task`, best first. `own`: the episodes of this loop;
+        `except_task`: id of a task whose other loops must not be read; "": none.
         """
 
     @abstractmethod

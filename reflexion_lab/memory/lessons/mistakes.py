@@ -47,15 +47,17 @@ class Mistakes(Lessons[Mistake]):
         """Add mistakes, oldest first. A known id is replaced in place, and keeps its correction if the new one has
         none. Those without a prompt are left out: none is similar to it.
         """
+        new: dict[str, str] = {}
         for entry in mistakes:
             if entry.prompt.strip():
                 older = self._entries.get(entry.mistake_id, entry)
                 self._entries[entry.mistake_id] = replace(entry, correction=entry.correction or older.correction)
-        gone = [*self._entries][: max(0, len(self._entries) - self.max_entries)]
+                new[entry.mistake_id] = entry.prompt
+        gone = [*islice(self._entries, max(0, len(self._entries) - self.max_entries))]
         for name in gone:
             del self._entries[name]
         self._documents.remove(self._documents.texts.keys() & gone)
-        self._documents.put({name: entry.prompt for name, entry in self._entries.items()})
+        self._documents.put({name: prompt for name, prompt in new.items() if name in self._entries})
 
     def select(self, task: Task, own: Sequence[Episode], limit: int, except_task: str) -> Sequence[Mistake]:
         return self.retrieve_similar(task.prompt, limit, except_task=except_task)

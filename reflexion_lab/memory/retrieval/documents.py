@@ -48,8 +48,6 @@ class Documents(Generic[Key]):
 
     def rank(self, query: str, k: int) -> dict[Key, float]:
         """Scores of at most `k` nearest documents, best first, the newer on a tie."""
-        if k <= 0:
-            return {}
         gone = self._end - self._first - len(self._keys)
-        hits = self.retriever.rank(query, k + gone)
+        hits = self.retriever.rank(query, k + gone) if k > 0 else []
         return dict(islice(((self._keys[number], score) for number, score in hits if number in self._keys), k))
