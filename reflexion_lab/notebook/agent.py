@@ -205,6 +205,8 @@ class AgentMemory:
             buffer = self.archive.buffer
             if not self._is_durable and len(buffer) == buffer.capacity:
                 self.archive.store.prune(min(episode.timestamp for episode in buffer) - 1e-6)
+                if buffer.total >= 2 * buffer.capacity:  # forget, too, what wisdom was made of
+                    self._begin()
 
     def __getattr__(self, name: str) -> Any:
         """What loops read of shared memory."""
@@ -244,8 +246,7 @@ class Agent(AbstractContextManager["Agent"]):
     """The loop, its parts and its memory, which `rl.agent(…)` makes. Threads may call `solve` at once. `close`,
     or the end of a `with` block or of the process, closes memory, models and sandbox.
 
-    Functions may be async. What they raise, `solve` raises. Raises ConfigError: a value is invalid, or a function
-    returns something else.
+    Functions may be async; what they raise, `solve` raises. Raises ConfigError: a value or a result is invalid.
 
     Parameters
     ----------

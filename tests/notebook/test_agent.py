@@ -288,10 +288,12 @@ def test_two_processes_share_a_file(tmp_path):
 
 def test_memory_stays_within_its_capacity():
     mine = agent(max_episodes=10)
-    for number in range(30):
+    for number in range(40):
         mine.solve(f"Write minus two, way {number}")
     assert len(mine.memory.by_agent("agent")) == 10
-    assert mine.memory.by_agent("agent")[-1].task_description == "Write minus two, way 29"
+    assert mine.memory.by_agent("agent")[-1].task_description == "Write minus two, way 39"
+    (wisdom,) = mine.memory.wisdom("a program that computes")
+    assert 5 <= wisdom.frequency <= 10  # of at most two capacities of attempts, of which every other one failed
     assert mine.memory.save("/dev/null")["episodes"] <= 11
 
 
