@@ -34,7 +34,7 @@ def test_the_pipeline_recovers_the_planted_curve(tmp_path, capsys):
             f"run_root={tmp_path / 'runs'}", *overrides,
         )  # fmt: skip
         lab = assemble(cfg)
-        finish(lab, cfg)
+        finish(lab)
         own = list(cases_of(Log.read(lab.folder)))
         assert {case.words for case in own} == words, experiment
         cases += own

@@ -34,7 +34,7 @@ def later(tmp_path_factory):
                 "memory.shared.items.max_tokens=0", "tracker=none", "quiet=true", f"arm={arm}",
                 f"run_root={folder / 'runs'}", *words,
             )  # fmt: skip
-            finish(assemble(cfg), cfg)
+            finish(assemble(cfg))
     assert main([str(folder / "runs" / "2*"), "--out", str(folder)]) == 0
     cases, runs = read(folder)
     assert {arm: len(own) for arm, own in runs.items()} == dict.fromkeys(ARMS, ORDERS)

@@ -299,7 +299,7 @@ def run(tmp_path):
         shared = ("benchmark=basics", "benchmark.load.n=4", "loop.max_attempts=2", "cache.mode=off", "quiet=true")
         cfg = compose(FOLDERS, experiment, *own, *shared, *overrides)
         lab = assemble(cfg)
-        finish(lab, cfg)
+        finish(lab)
         return lab.folder
 
     return run

@@ -34,9 +34,10 @@ def audit(options: argparse.Namespace) -> int:
     from reflexion_lab.cli.lint_dataset import overrides
     from reflexion_lab.runner.config.compose import compose
     from reflexion_lab.runner.config.parts import load_benchmark
+    from reflexion_lab.runner.config.record import RunConfig
 
     start = time.monotonic()
-    benchmark = load_benchmark(compose(*overrides([options.benchmark]))) if options.benchmark else None
+    benchmark = load_benchmark(RunConfig.of(compose(*overrides([options.benchmark])))) if options.benchmark else None
     if benchmark and benchmark.note:
         warnings.warn(benchmark.note, stacklevel=2)
     tasks = benchmark.tasks if benchmark else ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 from reflexion_lab.cli import place
 from reflexion_lab.cli.sheets import say, say_json
@@ -25,7 +26,7 @@ def estimate(options: argparse.Namespace) -> int:
     from reflexion_lab.studies import estimate as study
 
     if options.multirun is None:
-        configs = [compose(*options.overrides)]
+        configs: list[Any] = [compose(*options.overrides)]
     else:
         configs = [cell.cfg for cell in cells([*options.overrides, *options.multirun])]
     result = study.estimate(configs, options.tasks)

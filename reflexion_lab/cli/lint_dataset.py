@@ -44,10 +44,11 @@ def lint_dataset(options: argparse.Namespace) -> int:
     from reflexion_lab.audit.stored_programs import counter
     from reflexion_lab.runner.config.compose import compose
     from reflexion_lab.runner.config.parts import load_benchmark, load_sandbox
+    from reflexion_lab.runner.config.record import RunConfig
 
     start = time.monotonic()
     # Mutants loop forever more often than models' programs; the limit is still enough for a canonical solution.
-    cfg = compose("sandbox.limits.cpu_seconds=1", *overrides(options.overrides))
+    cfg = RunConfig.of(compose("sandbox.limits.cpu_seconds=1", *overrides(options.overrides)))
     sandbox = load_sandbox(cfg)
     try:
         benchmark = load_benchmark(cfg, sandbox)

@@ -42,10 +42,11 @@ from reflexion_lab.records import (
 )
 from reflexion_lab.runner import objects
 from reflexion_lab.runner.config.assemble import loop_factory, manifest_of
-from reflexion_lab.runner.config.build import Config, build, has_durable_store
+from reflexion_lab.runner.config.build import build, has_durable_store
 from reflexion_lab.runner.config.choices import options
 from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.config.parts import Models, load_archive, load_models, load_sandbox
+from reflexion_lab.runner.config.record import RunConfig
 from reflexion_lab.runner.folder.folder import RunFolder, seal
 from reflexion_lab.runner.runner import result_of
 from reflexion_lab.storage.place import dump, load
@@ -170,9 +171,9 @@ class AgentMemory:
     `by_session(result.session)`, `by_agent("agent")`: the episodes of a call of `solve`, of agents of this `arm`.
     """
 
-    def __init__(self, cfg: Config, models: Models) -> None:
+    def __init__(self, cfg: RunConfig, models: Models) -> None:
         self._make = partial(load_archive, cfg, models, build(cfg.store, "store"))
-        self._is_durable = has_durable_store(cfg)
+        self._is_durable = has_durable_store(cfg.store)
         self._changed = threading.Condition()
         self._readers = 0
         self.beginning = self._begin()
@@ -301,14 +302,15 @@ class Agent(AbstractContextManager["Agent"]):
         self._held = ExitStack()
         self.close = weakref.finalize(self, self._held.close)
         with one_line_errors():
-            cfg = compose(*with_objects(self._overrides, self._parts))
+            cfg = RunConfig.of(compose(*with_objects(self._overrides, self._parts)))
             models, self._sandbox = load_models(cfg), load_sandbox(cfg, servers=1)
             self._held.callback(models.close)
             self._held.callback(self._sandbox.close)
             self.memory = AgentMemory(cfg, models)
             self._held.callback(self.memory.close)
             self.run_id = models.meter.scope = f"{time.strftime('%Y%m%d-%H%M%S')}-{cfg.arm}-{uuid4().hex[:8]}"
-            self._store = ("filled" if self.memory.beginning.episodes else "empty") if has_durable_store(cfg) else ""
+            state = "filled" if self.memory.beginning.episodes else "empty"
+            self._store = state * has_durable_store(cfg.store)
             self._loop = loop_factory(cfg, models, self._sandbox, cast("Archive", self.memory))
             self._loop()  # report invalid values now
         self._rounds = Rounds(self.memory.archive, 1, self.run_id, cfg.arm)

@@ -140,6 +140,7 @@ def run(
     20...-reflexion-basics-s0: pass@1 100.0 % [67.6, 100.0] (8 of 8 tasks, Wilson 95 %), feedback visible
     """
     from reflexion_lab.runner.config.assemble import assemble
+    from reflexion_lab.runner.config.record import RunConfig
     from reflexion_lab.studies.run import finish
 
     if metrics:
@@ -147,11 +148,12 @@ def run(
         from reflexion_lab.notebook.frame_rows import OF_LAB
 
         register_own(metrics, OF_LAB)
-    cfg = compose(*overrides, **parts)
-    cfg.quiet = quiet or cfg.quiet
+    composed = compose(*overrides, **parts)
     with one_line_errors():
+        cfg = RunConfig.of(composed)
+        cfg = cfg.having({"quiet": quiet or cfg.quiet})
         lab = assemble(cfg)
-    finish(lab, cfg)
+    finish(lab)
     return Run(lab.folder)
 
 
@@ -291,10 +293,11 @@ def by_hand(*overrides: Override, **parts: object) -> Parts:
     from reflexion_lab.runner.config.assemble import loop_factory
     from reflexion_lab.runner.config.compose import compose
     from reflexion_lab.runner.config.parts import load_benchmark, load_models, load_sandbox
+    from reflexion_lab.runner.config.record import RunConfig
     from reflexion_lab.tasks.evaluators.judge import HiddenTests
 
     with one_line_errors():
-        cfg = compose(*with_objects(overrides, parts))
+        cfg = RunConfig.of(compose(*with_objects(overrides, parts)))
         sandbox = load_sandbox(cfg, servers=1)
         atexit.register(sandbox.close)
         return Parts(load_benchmark(cfg, sandbox), loop_factory(cfg, load_models(cfg), sandbox), HiddenTests(sandbox))

@@ -77,5 +77,8 @@ def _harmless(load: dict[str, Any]) -> bool:
 
 def _attributes(node: dict[str, Any], seed: int) -> Any:
     """The part of a config that `load_benchmark` reads."""
-    chosen = {name: node.get(name) for name in ("name", "load", "fields", *SELECTION)}
-    return SimpleNamespace(benchmark=SimpleNamespace(**chosen), seed=seed)
+    from reflexion_lab.runner.config.build import converted
+    from reflexion_lab.runner.config.record import BenchmarkConfig
+
+    chosen = {name: node[name] for name in ("name", "load", "fields", *SELECTION) if node.get(name) is not None}
+    return SimpleNamespace(benchmark=converted("benchmark", chosen, BenchmarkConfig), seed=seed)

@@ -7,7 +7,6 @@ the beginning of the run, in whole rounds, its curation included.
 
 from __future__ import annotations
 
-import copy
 import random
 import time
 from collections import Counter
@@ -33,16 +32,19 @@ if TYPE_CHECKING:
     from reflexion_lab.memory.archive import Archive
     from reflexion_lab.runner.config.build import Config
     from reflexion_lab.runner.config.parts import Models
+    from reflexion_lab.runner.config.record import RunConfig
     from reflexion_lab.tasks.sandbox.cached import CachedSandbox
 
 
-def estimate(cells: Sequence[Config], tasks: int = 3) -> Estimate:
+def estimate(configs: Sequence[RunConfig | Config], tasks: int = 3) -> Estimate:
     """Probe `tasks` tasks of every cell, and estimate the cost of all of them. Store contents are not used.
 
     Raises ConfigError: the call cache is off; CapReached: the probe itself met a cap; its replies stay in the cache.
     """
     from reflexion_lab.runner.config.parts import load_sandbox
+    from reflexion_lab.runner.config.record import RunConfig
 
+    cells = [RunConfig.of(cfg) for cfg in configs]
     for cfg in cells:
         if cfg.cache.mode == "off":
             raise ConfigError("cache.mode", "off", "read-write, since the run would pay for the probe again")
@@ -94,13 +96,13 @@ class Probe(NamedTuple):
         return total
 
 
-def _probe(cfg: Config, n: int, scope: str, sandbox: CachedSandbox) -> Probe:
+def _probe(cfg: RunConfig, n: int, scope: str, sandbox: CachedSandbox) -> Probe:
     """Run the loops of `n` tasks, the same ones for all cells with these tasks; where tasks learn from each other, of
     the first round; with a curator, the first rounds. `scope`: where its spending counts towards the caps.
     """
     from reflexion_lab.memory.archive import Rounds
     from reflexion_lab.runner.config.assemble import resolved
-    from reflexion_lab.runner.config.build import plain, takes
+    from reflexion_lab.runner.config.build import takes
     from reflexion_lab.runner.config.initial_items import initial_items
     from reflexion_lab.runner.config.parts import load_archive, load_benchmark, load_models, timed_tasks
 
@@ -124,7 +126,7 @@ def _probe(cfg: Config, n: int, scope: str, sandbox: CachedSandbox) -> Probe:
         else:
             chosen = random.Random("estimate").sample(chosen, min(n, len(chosen)))
         probed = benchmark.only([task.loop_id for task in chosen])
-        tasks = timed_tasks(probed, sandbox, cfg.benchmark.get("keep_failing", False))
+        tasks = timed_tasks(probed, sandbox, cfg.benchmark.keep_failing)
         workers = cfg.workers or models.of("actor").slots
         workers = min(workers, size) if archive else workers
         loops: list[Trace] = []
@@ -147,11 +149,11 @@ def _probe(cfg: Config, n: int, scope: str, sandbox: CachedSandbox) -> Probe:
         attempts=cfg.loop.max_attempts + cfg.loop.extra_attempts,
         workers=workers,
         items_limit=(curated.limits.max_tokens or 0) if curated else 0,
-        has_curator=bool(curated and not curated.is_frozen) and takes("curator", plain(cfg.curator), "model"),
+        has_curator=bool(curated and not curated.is_frozen) and takes("curator", cfg.curator, "model"),
     )
 
 
-def _trace(cfg: Config, models: Models, sandbox: CachedSandbox, archive: Archive | None, task: Task) -> Trace:
+def _trace(cfg: RunConfig, models: Models, sandbox: CachedSandbox, archive: Archive | None, task: Task) -> Trace:
     """One task's loop, from the tests that a model writes for it to its last attempt."""
     from reflexion_lab.runner.config.assemble import loop_factory
     from reflexion_lab.runner.config.parts import ROLES, suite_writer_factory
@@ -463,18 +465,17 @@ class Recording(WrappedModel):
         return completion
 
 
-def without_traces(cfg: Config) -> Config:
+def without_traces(cfg: RunConfig) -> RunConfig:
     """A copy of the config without a store and reflection files; it reflects on the last attempt as with them."""
     from reflexion_lab.runner.config.parts import with_defaults
 
-    cfg = copy.deepcopy(with_defaults(cfg))
-    cfg.store, cfg.memory.reflection_files = _no_store(), None
-    return cfg
+    return with_defaults(cfg).having({"store": _no_store(), "memory.reflection_files": None})
 
 
 @cache
 def _no_store() -> Any:
     """Composed once: it takes Hydra a tenth of a second, and a sweep has a hundred cells."""
+    from reflexion_lab.runner.config.build import plain
     from reflexion_lab.runner.config.compose import compose
 
-    return compose("store=none").store
+    return plain(compose("store=none").store)

@@ -7,7 +7,7 @@ import inspect
 import shutil
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from reflexion_lab.records import Task, Usage
 from reflexion_lab.runner.config.assemble import Lab, assemble
 from reflexion_lab.runner.config.build import build
 from reflexion_lab.runner.config.messages import one_line
+from reflexion_lab.runner.config.record import RunConfig
 from reflexion_lab.runner.folder.folder import FolderLost, RunFolder
 from reflexion_lab.text.shorten import number_of
 
@@ -36,14 +37,14 @@ has run yet."""
 
 
 def carry_out(cfg: Config, is_printed: bool = True) -> Summary:
-    """Run the experiment of `cfg`, and print its result unless it is `quiet` or not `is_printed`.
+    """Run the experiment of a composed config, and print its result unless it is `quiet` or not `is_printed`.
 
     After any failure, everything finished is in the run folder, and the last line says how to resume.
     """
-    return finish(assemble(cfg), cfg, is_printed and not cfg.quiet)
+    return finish(assemble(cfg), is_printed and not cfg.quiet)
 
 
-def outlook(cfg: Config, meter: Meter, tasks: Iterable[Task], seeds: int = 1, arms: int = 2) -> Iterator[str]:
+def outlook(cfg: RunConfig, meter: Meter, tasks: Iterable[Task], seeds: int = 1, arms: int = 2) -> Iterator[str]:
     """The difference that the design detects, and the attempts that its caps buy at the mean of the arm's last run."""
     from reflexion_lab.analysis.stats.power import minimum
 
@@ -62,19 +63,20 @@ def outlook(cfg: Config, meter: Meter, tasks: Iterable[Task], seeds: int = 1, ar
             last = msgspec.json.decode(path.read_bytes(), type=_Ended)
             used, attempts = sum(last.usage.values(), Usage()), last.n_logged * last.attempts_mean
             left = {name: cap - getattr(meter.spent, name) for name, cap in caps.items() if getattr(used, name)}
-            if left and _kind(RunFolder(path.parent).manifest.config) == _kind(cfg):
+            if left and _kind(RunFolder(path.parent).manifest.config) == _kind(cfg.whole):
                 n, name = min((attempts * left[name] / getattr(used, name), name) for name in left)
                 bought = number_of(max(0, round(n)), "attempt")
                 yield f"caps.{name}={caps[name]:g} buys about {bought} of {cfg.arm}"
                 return
 
 
-def _kind(config: Any) -> tuple[object, ...]:
+def _kind(config: Mapping[str, Any]) -> tuple[object, ...]:
     return config["arm"], config["model"]["_target_"], config["model"].get("model")
 
 
-def finish(lab: Lab, cfg: Config, is_printed: bool = False) -> Summary:
+def finish(lab: Lab, is_printed: bool = False) -> Summary:
     """Run the assembled experiment, close it, and present its results."""
+    cfg = lab.config
     try:
         with contextlib.ExitStack() as hold:  # no other process may resume the run until its summary is written
             try:
@@ -84,7 +86,7 @@ def finish(lab: Lab, cfg: Config, is_printed: bool = False) -> Summary:
                 lab.runner.run()
             finally:
                 lab.close()
-            return present(lab, cfg, is_printed)
+            return present(lab, is_printed)
     except (FolderError, FolderLost):  # nothing to resume, or another process is using the folder
         raise
     except BaseException as problem:
@@ -107,7 +109,7 @@ def _is_unanswered(lab: Lab, problem: BaseException) -> bool:
     return lasts and is_new and not lab.models.spent.replies + lab.models.stored
 
 
-def present(lab: Lab, cfg: Config, is_printed: bool = False) -> Summary:
+def present(lab: Lab, is_printed: bool = False) -> Summary:
     """Summary and MLflow, from the folder. Figures are drawn by the tracker, `report` and notebooks."""
     from reflexion_lab.analysis.summary import Log, summary
 
@@ -151,7 +153,7 @@ def track(lab: Lab, log: Log | None = None) -> str:
         return ""
 
 
-def track_arms(cfg: Config, runs: Sequence[Path]) -> dict[str, str]:
+def track_arms(cfg: RunConfig, runs: Sequence[Path]) -> dict[str, str]:
     """Send the arms of `runs` to the tracker; returns their links. As with a run, a failure loses no data."""
     try:
         tracker: Tracker = build(cfg.tracker, "tracker")

@@ -11,6 +11,7 @@ from reflexion_lab.cli import main as cli
 from reflexion_lab.runner.config.compose import CONF, _composed, compose
 from reflexion_lab.runner.config.grid import cells
 from reflexion_lab.runner.config.parts import with_defaults
+from reflexion_lab.runner.config.record import RunConfig
 from tests.builders import scripted
 
 HEAVY = {
@@ -78,7 +79,7 @@ def test_a_chat_server_is_not_asked_to_continue_a_file(tmp_path, monkeypatch, ca
 )  # fmt: skip
 def test_a_model_gets_the_parts_that_it_can_use_and_names_are_one_word(words, whole):
     assert compose(*words) == compose(*whole)
-    expected = [with_defaults(compose(*whole, f"seed={seed}")) for seed in (0, 1)]
+    expected = [with_defaults(RunConfig.of(compose(*whole, f"seed={seed}"))) for seed in (0, 1)]
     assert [cell.cfg for cell in cells([*words, "seed=0,1"])] == expected
 
 

@@ -35,6 +35,7 @@ from reflexion_lab.records import Check, Completion, Episode, Execution, Reflect
 from reflexion_lab.runner.config.assemble import loop_factory
 from reflexion_lab.runner.config.compose import CONF, compose
 from reflexion_lab.runner.config.parts import Models, plain
+from reflexion_lab.runner.config.record import RunConfig
 from reflexion_lab.runner.runner import teach
 from reflexion_lab.storage.in_memory import InMemory
 from reflexion_lab.tasks.evaluators.judge import HiddenTests
@@ -324,7 +325,7 @@ def attempts_at(cfg, world, task, taught):
     judge = HiddenTests(world)
     judge.seal()
     attempts = []
-    for attempt in loop_factory(cfg, models, world, world.archive())("run").attempts(taught):
+    for attempt in loop_factory(RunConfig.of(cfg), models, world, world.archive())("run").attempts(taught):
         judge.grade(task, attempt.number, attempt.trajectory.solution)
         attempts.append(attempt)
         world.number += 1

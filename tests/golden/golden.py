@@ -151,8 +151,9 @@ def _programs() -> str:
     """The student's programs by the name of their function, as JSON."""
     import reflexion_lab as rl
     from reflexion_lab.runner.config.parts import load_benchmark
+    from reflexion_lab.runner.config.record import RunConfig
 
-    tasks = load_benchmark(rl.compose("benchmark=basics", "benchmark.load.n=30", "benchmark.load.seed=0"))
+    tasks = load_benchmark(RunConfig.of(rl.compose("benchmark=basics", "benchmark.load.n=30", "benchmark.load.seed=0")))
     return json.dumps({task.entry_point: task.canonical_program for task in tasks})
 
 

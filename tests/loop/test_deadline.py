@@ -11,6 +11,7 @@ from reflexion_lab.records import Recollection, Reflection, Task, Trajectory, Us
 from reflexion_lab.runner.config.assemble import assemble
 from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.config.parts import load_benchmark
+from reflexion_lab.runner.config.record import RunConfig
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.studies.run import finish
 
@@ -57,10 +58,10 @@ def test_a_result_of_another_type_is_refused_by_name():
 def test_a_hanging_actor_is_set_aside_by_name_and_the_others_end(tmp_path):
     own = (f"run_root={tmp_path}", "loop.timeout=0.3", "loop.max_attempts=1")
     cfg = compose(*CHEAP, *own, "experiment=simple", "actor=single_shot")
-    ids = [task.task_id for task in load_benchmark(cfg).tasks]
+    ids = [task.task_id for task in load_benchmark(RunConfig.of(cfg)).tasks]
     cfg.actor = {"_target_": f"{__name__}.Sleeper", "_partial_": True, "task_id": ids[1]}
     with pytest.raises(Unanswered, match=r"1 task got no answer in two tries \(timeout 1\).*Sleeper\.act gave no"):
-        finish(assemble(cfg), cfg)
+        finish(assemble(cfg))
     folder = RunFolder.existing(next(tmp_path.glob("*-basics-*")))
     assert sorted(folder.results) == sorted(ids[:1] + ids[2:])
     assert [aside.task_id for aside in folder.set_aside] == [ids[1]] * 2

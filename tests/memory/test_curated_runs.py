@@ -21,7 +21,7 @@ from reflexion_lab.memory.retrieval.jaccard import Jaccard
 from reflexion_lab.notebook.frames import load
 from reflexion_lab.records import Item, Usage
 from reflexion_lab.runner.config.compose import compose
-from reflexion_lab.runner.config.grid import digest_of
+from reflexion_lab.runner.config.grid import cell_digest
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.runner.folder.tidy import OPERATIONS
 from reflexion_lab.storage.place import opened
@@ -359,7 +359,7 @@ def test_the_smaller_known_context_of_actor_and_curator_bounds_memory_and_is_in_
     overrides = ("curator=ace", "model=simulated", "model@roles.curator=simulated")
     overrides = (*overrides, f"model.{actor}", f"roles.curator.{curator}", "actor=single_shot")
     unset, same, other = (
-        digest_of(compose(*overrides, f"memory.shared.items.max_tokens={limit}"))
+        cell_digest(compose(*overrides, f"memory.shared.items.max_tokens={limit}"))
         for limit in ("null", expected, expected + 1)
     )
     assert unset == same != other

@@ -6,9 +6,9 @@ import pytest
 
 import reflexion_lab as rl
 from reflexion_lab.cli.main import main
-from reflexion_lab.runner.config.build import plain
 from reflexion_lab.runner.config.check import arm_warnings
 from reflexion_lab.runner.config.compose import compose
+from reflexion_lab.runner.config.record import RunConfig
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.tasks.benchmarks.basics import basics
 from reflexion_lab.text.replies.tokens import tokens
@@ -84,5 +84,5 @@ def test_text_and_place_of_another_runs_items_are_shown(tmp_path, monkeypatch, c
 )  # fmt: skip
 def test_a_threshold_meant_for_jaccard_has_a_line(retriever, min_score, says):
     config = compose(f"retriever={retriever}", f"recall.min_score={min_score}", "recall=similar")
-    lines = [line for line in arm_warnings(plain(config)) if line.startswith("recall.min_score: ")]
+    lines = [line for line in arm_warnings(RunConfig.of(config)) if line.startswith("recall.min_score: ")]
     assert len(lines) == bool(says) and all(says in line for line in lines)

@@ -329,7 +329,7 @@ def test_another_process_names_what_is_missing(here):
 def test_models_in_one_word_from_a_mapping_and_in_a_sweep():
     assert rl.compose({"model": "anthropic/claude-x"}).model.model == "anthropic/claude-x"
     swept = cells(["model=openai/a,ollama/b:1b"])
-    assert [(cell.cfg.model.model, cell.overrides[-1]) for cell in swept] == [
+    assert [(cell.cfg.model["model"], cell.overrides[-1]) for cell in swept] == [
         ("a", "model.model='a'"),
         ("b:1b", "model.model='b:1b'"),
     ]

@@ -16,6 +16,7 @@ from reflexion_lab.runner.config.choices import options
 from reflexion_lab.runner.config.compose import CONF, _composed, compose
 from reflexion_lab.runner.config.grid import cells
 from reflexion_lab.runner.config.parts import with_defaults
+from reflexion_lab.runner.config.record import RunConfig
 from reflexion_lab.runner.folder.folder import RunFolder
 from tests.builders import TABLES, pairwise
 from tests.studies.small_runs import chat_server
@@ -84,7 +85,7 @@ def test_what_a_preset_sets_below_a_group_holds_for_the_option_that_takes_it(wor
     more = [own] if words in TABLES["own_choices"] else []
     whole = _composed(*more, *shlex.split(same))
     assert compose(*more, *words.split()) == whole
-    assert next(iter(cells([*more, *words.split(), "seed=0,1"]))).cfg == with_defaults(whole)
+    assert next(iter(cells([*more, *words.split(), "seed=0,1"]))).cfg == with_defaults(RunConfig.of(whole))
 
 
 def test_a_reflector_that_reduces_anothers_words_reduces_those_of_the_preset():
@@ -104,9 +105,9 @@ def test_presets_of_ones_own_run_by_every_command_and_keep_the_words_that_were_t
 
 def test_an_own_preset_is_read_again_after_a_change_and_the_labs_share_compositions(own, tmp_path, monkeypatch):
     path, words = tmp_path / "conf" / "preset" / "mine.yaml", [own, "preset=mine", "reflector=llm"]
-    assert [cell.cfg.reflector.timeout for cell in cells(words)] == [None]
+    assert [cell.cfg.reflector["timeout"] for cell in cells(words)] == [None]
     path.write_text(path.read_text().replace("timeout: null", "timeout: 60"))
-    assert [cell.cfg.reflector.timeout for cell in cells(words)] == [compose(*words).reflector.timeout] == [60]
+    assert [cell.cfg.reflector["timeout"] for cell in cells(words)] == [compose(*words).reflector.timeout] == [60]
     calls = []
     monkeypatch.setattr(module, "_composed", lambda *words: calls.append(words) or _composed(*words))
     assert len(cells(["preset=openagents", "reflector=quoted", "model=simulated", "seed=range(0,20)"])) == 20

@@ -13,6 +13,7 @@ from reflexion_lab.memory.retrieval.jaccard import Jaccard
 from reflexion_lab.records import Episode
 from reflexion_lab.runner.config.check import check
 from reflexion_lab.runner.config.compose import compose
+from reflexion_lab.runner.config.record import RunConfig
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.storage.place import opened
 from tests.builders import TABLES
@@ -74,7 +75,7 @@ def test_the_mistakes_of_a_run_are_limited_by_a_key(run):
         assert len(last.recalled_mistakes) == known
     assert compose("memory.shared.max_mistakes=5").memory.shared.max_mistakes == 5
     with pytest.raises(ConfigError, match="max_mistakes"):
-        check(compose("preset=jido", "memory.shared.max_mistakes=0"))
+        check(RunConfig.of(compose("preset=jido", "memory.shared.max_mistakes=0")))
 
 
 def test_mistakes_twice_or_without_a_prompt_are_left_out_and_have_a_time(run, tmp_path):

@@ -8,6 +8,7 @@ from reflexion_lab.runner.config.build import has_durable_store, plain
 from reflexion_lab.runner.config.check import arm_warnings
 from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.config.parts import has_shared_memory, load_models
+from reflexion_lab.runner.config.record import RunConfig
 from reflexion_lab.runner.folder.manifest import measured
 
 OWN = """
@@ -53,21 +54,21 @@ def own(tmp_path, monkeypatch):
     (["store=sqlite", "store._target_=own_capabilities.Durable"], (True, True)),
 ])  # fmt: skip
 def test_store_and_recall_say_whether_memory_is_shared(overrides, expected):
-    cfg = compose(*overrides)
-    assert (has_durable_store(cfg), has_shared_memory(cfg)) == expected
+    cfg = RunConfig.of(compose(*overrides))
+    assert (has_durable_store(cfg.store), has_shared_memory(cfg)) == expected
 
 
 def test_an_arm_keeps_its_promise_with_a_subclass():
     overrides = ["experiment=warming", "loop.max_attempts=2"]
-    assert list(arm_warnings(plain(compose(*overrides, "actor._target_=own_capabilities.MyWarming")))) == []
-    (doubt,) = arm_warnings(plain(compose(*overrides, "actor=single_shot")))
+    assert list(arm_warnings(RunConfig.of(compose(*overrides, "actor._target_=own_capabilities.MyWarming")))) == []
+    (doubt,) = arm_warnings(RunConfig.of(compose(*overrides, "actor=single_shot")))
     assert "expected Warming" in doubt
 
 
 def test_a_reflector_says_whether_it_reads_runs():
     shuffled = ["reflector=shuffled", "reflector.pool=[runs]"]
-    assert draws_from_runs(compose(*shuffled, "reflector._target_=own_capabilities.MyWords"))
-    assert not draws_from_runs(compose("reflector=rules"))
+    assert draws_from_runs(RunConfig.of(compose(*shuffled, "reflector._target_=own_capabilities.MyWords")))
+    assert not draws_from_runs(RunConfig.of(compose("reflector=rules")))
 
 
 def test_a_subclass_of_a_served_model_only_chats(monkeypatch):
@@ -75,7 +76,7 @@ def test_a_subclass_of_a_served_model_only_chats(monkeypatch):
     served = ["model=openai", "model.model=m", "model.base_url=http://127.0.0.1:1/v1",
               "model._target_=own_capabilities.MyServer"]  # fmt: skip
     with pytest.raises(ConfigError, match=r"got continuation with model=openai, .*chat"):
-        load_models(compose(*served, "actor=continuation"))
+        load_models(RunConfig.of(compose(*served, "actor=continuation")))
 
 
 def test_how_a_server_is_asked_is_measured_of_every_other_part():

@@ -10,8 +10,9 @@ from msgspec.structs import replace
 from reflexion_lab.cli import main as cli
 from reflexion_lab.runner.config.build import plain
 from reflexion_lab.runner.config.compose import CONF, compose
-from reflexion_lab.runner.config.grid import cell_digest, digest_of
+from reflexion_lab.runner.config.grid import cell_digest
 from reflexion_lab.runner.config.parts import with_defaults
+from reflexion_lab.runner.config.record import RunConfig
 from reflexion_lab.runner.folder import manifest
 from reflexion_lab.text.prompts.render import digests
 from tests.builders import manifest as new_manifest
@@ -41,7 +42,7 @@ def leaves(node, key=()):
 
 def recorded(*overrides):
     """The config in the manifest of a run."""
-    return plain(with_defaults(compose(*overrides)))
+    return with_defaults(RunConfig.of(compose(*overrides))).whole
 
 
 def changed(config, key):
@@ -150,7 +151,7 @@ def test_edited_prices_are_a_difference_if_a_rule_reads_costs():
 
 def test_cells_differ_by_store_and_not_by_run_root():
     here, there = (compose("store=sqlite", f"store.place={place}") for place in ("a.sqlite", "b.sqlite"))
-    assert digest_of(here) == digest_of(there)
+    assert cell_digest(here).partition("-")[0] == cell_digest(there).partition("-")[0]
     assert cell_digest(here) != cell_digest(there)
     roots = [compose("store=sqlite", f"run_root={root}") for root in ("runs", "/data/moved")]
     assert cell_digest(roots[0]) == cell_digest(roots[1])

@@ -7,6 +7,7 @@ from reflexion_lab.records import Message, Sampling
 from reflexion_lab.runner.config.assemble import assemble
 from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.config.parts import ROLES, ConfigError, draws_by_role, load_models
+from reflexion_lab.runner.config.record import RunConfig
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.studies.run import carry_out
 from tests.builders import scripted
@@ -22,7 +23,7 @@ def config(tmp_path):
     _, strong = scripted(tmp_path / "strong", reply=WORDS.format("said by the strong one"))
 
     def composed(*overrides):
-        return compose(*scripted(tmp_path), f"run_root={tmp_path / 'runs'}", *base, *overrides)
+        return RunConfig.of(compose(*scripted(tmp_path), f"run_root={tmp_path / 'runs'}", *base, *overrides))
 
     composed.strong = lambda role: (f"model@roles.{role}=scripted", f"roles.{role}.{strong.removeprefix('model.')}")
     return composed

@@ -21,7 +21,7 @@ from reflexion_lab.records import Sampling
 from reflexion_lab.runner.config.assemble import assemble
 from reflexion_lab.runner.config.build import plain
 from reflexion_lab.runner.config.compose import compose
-from reflexion_lab.runner.config.grid import digest_of
+from reflexion_lab.runner.config.grid import cell_digest
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.runner.folder.manifest import config_digest
 from reflexion_lab.runner.runner import teach
@@ -326,7 +326,7 @@ def test_a_cell_has_the_digest_of_the_value_that_is_resolved(base):
     shared = "memory.shared.shown={wisdom:2}"
     for overrides, value in (((), "false"), ((shared,), "true")):
         resolved = compose(*base, *overrides, f"loop.reflect_on_last={value}", "memory.shared.items.max_tokens=4000")
-        assert digest_of(compose(*base, *overrides)) == digest_of(resolved) == config_digest(plain(resolved))
+        assert cell_digest(compose(*base, *overrides)) == cell_digest(resolved) == config_digest(plain(resolved))
 
 
 def test_a_second_run_of_the_same_config_makes_no_call(base, tmp_path, capsys):

@@ -13,6 +13,7 @@ import pytest
 from reflexion_lab.cli.main import main
 from reflexion_lab.runner.config.grid import cells
 from reflexion_lab.runner.config.parts import load_benchmark
+from reflexion_lab.runner.config.record import RunConfig
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.studies.sweeps.running import sweep
 from tests.studies.small_runs import chat_server
@@ -56,7 +57,7 @@ def written(folder, name, data):
 )
 def test_a_task_is_drawn_by_its_id_alone(draw, form, tmp_path):
     paths = written(tmp_path, "tasks.jsonl", PLAIN), written(tmp_path / "other", *form)
-    first, other = (load_benchmark(cells([f"benchmark={path}", draw])[0].cfg) for path in paths)
+    first, other = (load_benchmark(RunConfig.of(cells([f"benchmark={path}", draw])[0].cfg)) for path in paths)
     assert {task.task_id for task in first} == {task.task_id for task in other}
     assert first.held_out == other.held_out
     if form != OTHERS["order of rows"]:

@@ -14,6 +14,7 @@ from reflexion_lab.notebook.frames import load
 from reflexion_lab.records import Episode
 from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.config.parts import load_benchmark
+from reflexion_lab.runner.config.record import RunConfig
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.storage.place import opened
 from reflexion_lab.studies.tracking.run_view import metrics
@@ -38,7 +39,7 @@ def run(tmp_path_factory):
 def test_every_result_names_its_side_and_the_train_tasks_come_first(run):
     log = Log.read(run)
     sides = {result.task_id: result.split for result in log.results.values()}
-    order = [task.task_id for task in load_benchmark(compose(*OPTIONS))]
+    order = [task.task_id for task in load_benchmark(RunConfig.of(compose(*OPTIONS)))]
     assert [sides[task_id] for task_id in order] == ["train"] * 12 + ["test"] * 2
     assert len({log.results[task_id].cluster for task_id in order}) == 8  # a later pass keeps the cluster
 
@@ -89,7 +90,7 @@ def test_a_run_without_a_split_says_nothing_of_one(write_run):
 ])  # fmt: skip
 def test_a_wrong_value_is_refused_by_its_key(override, message):
     with pytest.raises(ConfigError, match=message):
-        load_benchmark(compose("benchmark=basics", "benchmark.load.n=8", override))
+        load_benchmark(RunConfig.of(compose("benchmark=basics", "benchmark.load.n=8", override)))
 
 
 def test_a_frame_names_the_side_and_counts_n_as_its_rate_does(run):

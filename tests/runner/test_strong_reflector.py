@@ -21,7 +21,7 @@ def run(tmp_path):
     def run(*overrides, base=SMALL):
         cfg = compose(*base, f"run_root={tmp_path / 'runs'}", *overrides)
         lab = assemble(cfg)
-        finish(lab, cfg)
+        finish(lab)
         return lab.folder
 
     return run

@@ -15,7 +15,7 @@ from reflexion_lab.cli import main as cli
 from reflexion_lab.io.secrets import without_keys, without_logins
 from reflexion_lab.runner.config.assemble import assemble
 from reflexion_lab.runner.config.compose import compose
-from reflexion_lab.runner.config.grid import digest_of
+from reflexion_lab.runner.config.grid import cell_digest
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.studies.replay.packing import pack
 from reflexion_lab.studies.replay.replay import replay
@@ -99,12 +99,12 @@ def test_a_bundle_of_a_run_with_shared_calls_replays(words, tmp_path, url):
 
 def test_the_storage_is_no_part_of_what_is_measured_but_a_store_is(monkeypatch, url):
     monkeypatch.setenv("REFLEXION_LAB_DATABASE", url)
-    digests = [digest_of(compose(*words)) for words in ([], ["storage=postgres"], ["storage.scratch=/elsewhere"])]
+    digests = [cell_digest(compose(*words)) for words in ([], ["storage=postgres"], ["storage.scratch=/elsewhere"])]
     assert len(set(digests)) == 1
-    with_store = [digest_of(compose("storage=postgres", "store=postgresql", *more)) for more in ([], ["quiet=true"])]
+    with_store = [cell_digest(compose("storage=postgres", "store=postgresql", *more)) for more in ([], ["quiet=true"])]
     assert len(set(with_store)) == 1 and with_store[0] != digests[0]
     monkeypatch.setenv("REFLEXION_LAB_DATABASE", url.replace(PASSWORD, "another"))
-    assert digest_of(compose("storage=postgres", "store=postgresql")) == with_store[0]
+    assert cell_digest(compose("storage=postgres", "store=postgresql")) == with_store[0]
 
 
 def test_records_go_to_the_configured_database(words, tmp_path, url, capsys):

@@ -8,9 +8,9 @@ from contextlib import closing
 import pytest
 
 from reflexion_lab.analysis.run_log import Log
-from reflexion_lab.runner.config.build import plain
 from reflexion_lab.runner.config.check import arm_warnings
 from reflexion_lab.runner.config.compose import CONF, compose
+from reflexion_lab.runner.config.record import RunConfig
 from tests.studies.small_runs import REFLECTION, run_lab, script
 
 RULES = [
@@ -81,7 +81,7 @@ def test_the_first_temperature_of_warming_is_that_of_all_arms(run):
 def test_an_arm_is_called_as_its_experiment(name):
     cfg = compose(f"experiment={name}")
     assert cfg.arm == name
-    assert [message for message in arm_warnings(plain(cfg)) if message.startswith("arm:")] == []
+    assert [message for message in arm_warnings(RunConfig.of(cfg)) if message.startswith("arm:")] == []
 
 
 def test_retries_that_cannot_differ_are_warned_of(run):
@@ -97,7 +97,7 @@ def test_retries_that_cannot_differ_are_warned_of(run):
     ("retry", "reflector=llm"), ("feedback_only", "reflector=rules"), ("reflexion_generic", "reflector=llm"),
 ])  # fmt: skip
 def test_an_override_that_makes_an_arm_another_one_is_warned_of(name, override):
-    messages = list(arm_warnings(plain(compose(f"experiment={name}", *override.split()))))
+    messages = list(arm_warnings(RunConfig.of(compose(f"experiment={name}", *override.split()))))
     group = override.split()[-1].partition("=")[0]
     assert any(f"arm: got {name} with {group}" in message for message in messages)
 
@@ -108,4 +108,4 @@ def test_an_actor_that_is_no_escalation_is_refused():
 
 
 def test_an_arm_of_any_other_name_promises_nothing():
-    assert not list(arm_warnings(plain(compose("experiment=retry", "reflector=llm", "arm=mine"))))
+    assert not list(arm_warnings(RunConfig.of(compose("experiment=retry", "reflector=llm", "arm=mine"))))

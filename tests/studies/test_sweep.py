@@ -22,7 +22,7 @@ from reflexion_lab.cli.run import exit_code, run_many
 from reflexion_lab.errors import FolderError, ModelError
 from reflexion_lab.runner.config.assemble import assemble
 from reflexion_lab.runner.config.compose import compose
-from reflexion_lab.runner.config.grid import cells, digest_of, lines
+from reflexion_lab.runner.config.grid import cell_digest, cells, lines
 from reflexion_lab.runner.config.messages import one_line
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.studies.run import carry_out
@@ -111,7 +111,7 @@ def held(swept, digest):
 @pytest.mark.slow
 def test_a_cell_is_composed_as_hydra_composes_it(overrides):
     for cell in cells(overrides):
-        assert cell.digest == digest_of(compose(*cell.overrides))
+        assert cell.digest == cell_digest(compose(*cell.overrides))
 
 
 def test_a_grid_is_written_as_hydras_grammar_reads_it():
@@ -372,7 +372,7 @@ def test_own_configs_and_groups_may_be_swept_over(tmp_path):
     searchpath = f"hydra.searchpath=[file://{tmp_path}]"
     assert [cell.cfg.arm for cell in cells([searchpath, "experiment=own,simple"])] == ["own", "simple"]
     grid = cells([searchpath, "experiment=own", "mything=a,b"])
-    assert [cell.cfg.mything.word for cell in grid] == ["one", "two"]
+    assert [cell.config["mything"]["word"] for cell in grid] == ["one", "two"]
 
 
 TEXTS = ["12", "true", "null", "1e3", "1_000", "-5", "inf", "NaN", "a-b", "x", "é"]
@@ -380,10 +380,10 @@ TEXTS = ["12", "true", "null", "1e3", "1_000", "-5", "inf", "NaN", "a-b", "x", "
 
 def test_a_text_stays_a_text_whatever_else_it_reads_as():
     assert [cell.cfg.arm for cell in cells(lines({"arm": TEXTS}))] == TEXTS
-    alone = {f"+benchmark.text{number}": text for number, text in enumerate(TEXTS)}
+    alone = {f"+texts.text{number}": text for number, text in enumerate(TEXTS)}
     (cell,) = cells(lines(alone))
-    for cfg in (cell.cfg, compose(*lines(alone))):
-        assert [cfg.benchmark[f"text{number}"] for number in range(len(TEXTS))] == TEXTS
+    for config in (cell.config, compose(*lines(alone))):
+        assert [config["texts"][f"text{number}"] for number in range(len(TEXTS))] == TEXTS
 
 
 def test_configs_compose_in_threads_and_in_another_hydra_context(tmp_path):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import fcntl
 import functools
 import sys
@@ -12,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from types import NoneType
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from msgspec import UNSET
@@ -36,14 +35,11 @@ from reflexion_lab.records import (
 from reflexion_lab.runner.config import check as settings
 from reflexion_lab.runner.config.build import (
     Config,
-    LoopValues,
     build,
     capability,
     construct,
-    converted,
     has_durable_store,
     job_overrides,
-    plain,
     takes,
 )
 from reflexion_lab.runner.config.compose import restored
@@ -69,6 +65,7 @@ from reflexion_lab.runner.config.parts import (
     vacuous_tests,
     with_defaults,
 )
+from reflexion_lab.runner.config.record import RunConfig
 from reflexion_lab.runner.folder import registration
 from reflexion_lab.runner.folder.folder import IRREPLACEABLE, RunFolder, read_beginning
 from reflexion_lab.runner.folder.manifest import (
@@ -80,6 +77,7 @@ from reflexion_lab.runner.folder.manifest import (
     provenance,
     resumption,
     store_place,
+    value_at,
 )
 from reflexion_lab.runner.objects import method_of
 from reflexion_lab.runner.sources import changed_since
@@ -97,6 +95,7 @@ if TYPE_CHECKING:
 class Lab(NamedTuple):
     """The assembled parts of one run."""
 
+    config: RunConfig
     runner: Runner
     folder: RunFolder
     tracker: Tracker
@@ -116,20 +115,18 @@ class Lab(NamedTuple):
                     last_first.callback(part.close)
 
 
-def assemble(config: Config | Mapping[str, Any]) -> Lab:
+def assemble(config: RunConfig | Config | Mapping[str, Any]) -> Lab:
     """Check a config and build the parts of its run.
 
     `config`: a composed config; or a plain mapping, the config of a manifest. Raises ConfigError: a value is invalid, a
     key is unused, or a resumed run began with another config.
     """
-    from omegaconf import OmegaConf
-
-    is_recorded = not OmegaConf.is_config(config)
-    cfg = restored(config) if is_recorded else cast("Config", config)
-    checked = settings.check(cfg, is_recorded)
+    is_recorded = isinstance(config, dict)
+    cfg = RunConfig.of(restored(config) if isinstance(config, dict) else config)
+    settings.check(cfg, is_recorded)
     if cfg.feedback_source not in FEEDBACK_SOURCES:
         raise ConfigError("feedback_source", repr(cfg.feedback_source), f"one of {', '.join(FEEDBACK_SOURCES)}")
-    kept = [("store", "a store", "store=none")] * has_durable_store(cfg)
+    kept = [("store", "a store", "store=none")] * has_durable_store(cfg.store)
     kept += [("memory.reflection_files", "a folder", "null")] * bool(cfg.memory.reflection_files)
     is_oracle = cfg.feedback_source == "oracle"
     if kept and (is_oracle or shows_solutions(cfg)):
@@ -140,7 +137,7 @@ def assemble(config: Config | Mapping[str, Any]) -> Lab:
         raise ConfigError("only", f"{cfg.only} without resume", "resume=RUN, the run that has unscored tasks")
     _check_shard(cfg)
     cfg = resolved(cfg)
-    for message in settings.arm_warnings(checked):
+    for message in settings.arm_warnings(cfg):
         warnings.warn(message, RuntimeWarning, stacklevel=2)
     with contextlib.ExitStack() as held:
         lab = _assembled(cfg, held)
@@ -148,34 +145,30 @@ def assemble(config: Config | Mapping[str, Any]) -> Lab:
     return lab
 
 
-def _check_shard(cfg: Config) -> None:
+def _check_shard(cfg: RunConfig) -> None:
     """Raises ConfigError: with a shard, a task would lack what tasks of other shards have left for it."""
-    if (which := cfg.benchmark.get("shard")) is None:
+    if (which := cfg.benchmark.shard) is None:
         return
     keys = ["curator"] * keeps_items(cfg) + shared_by(cfg) + ["reflector"] * draws_from_runs(cfg)
-    keys += ["benchmark.split"] * bool(cfg.benchmark.get("split"))
+    keys += ["benchmark.split"] * bool(cfg.benchmark.split)
     if keys:
         without = {"curator": "=none", "store": "=none", "recall": "=window", "reflector": " without a pool"}
         expected = f"none: {keys[0]}{without.get(keys[0], ' as by default')}"
         raise ConfigError("benchmark.shard", f"{which} with memory across tasks by {keys[0]}", expected)
 
 
-def resolved(cfg: Config) -> Config:
+def resolved(cfg: RunConfig) -> RunConfig:
     """The config with the values that follow from others, and with the salt for ids of items, by default its digest; a
     resumed run keeps those of its manifest.
     """
-    from omegaconf import OmegaConf
-
     earlier = RunFolder.existing(cfg.resume).manifest.config if cfg.resume is not None else {}
     cfg = with_defaults(cfg, earlier)
-    if keeps_items(cfg) and OmegaConf.select(cfg, SALT) is None:
-        cfg = copy.deepcopy(cfg)
-        salt = OmegaConf.select(OmegaConf.create(earlier), SALT) or config_digest(without_logins(plain(cfg)))
-        OmegaConf.update(cfg, SALT, salt)
+    if keeps_items(cfg) and cfg.memory.shared.items.salt is None:
+        cfg = cfg.having({SALT: value_at(earlier, SALT) or config_digest(without_logins(cfg.whole))})
     return cfg
 
 
-def _assembled(cfg: Config, held: contextlib.ExitStack) -> Lab:
+def _assembled(cfg: RunConfig, held: contextlib.ExitStack) -> Lab:
     from reflexion_lab.memory.reflection_files import ReflectionFiles
     from reflexion_lab.runner.runner import Runner
     from reflexion_lab.runner.silence import FirstReplies
@@ -190,14 +183,12 @@ def _assembled(cfg: Config, held: contextlib.ExitStack) -> Lab:
         warnings.warn(benchmark.note, stacklevel=2)
     models = load_models(cfg)
     held.callback(models.close)
-    config = plain(cfg)
-    manifest = run_manifest(cfg, config, benchmark, models, sandbox.layers, _provenance(cfg, config))
+    manifest = run_manifest(cfg, benchmark, models, sandbox.layers, _provenance(cfg))
     if draws_from_runs(cfg):
         from reflexion_lab.runner.pool import pool_runs
 
-        runs = pool_runs(plain(cfg.reflector.pool), cfg.seed, manifest, manifest.provenance.pool)
-        cfg = copy.deepcopy(cfg)
-        cfg.reflector.pool = list(map(str, runs))
+        runs = pool_runs(cfg.reflector["pool"], cfg.seed, manifest, manifest.provenance.pool)
+        cfg = replace(cfg, reflector={**cfg.reflector, "pool": list(map(str, runs))})
     if archive := load_archive(cfg, models):
         held.callback(archive.close)
     loop = loop_factory(cfg, models, sandbox, archive)
@@ -210,7 +201,7 @@ def _assembled(cfg: Config, held: contextlib.ExitStack) -> Lab:
     models.open()
     sandbox.open()
     # A resumed run keeps its tasks even if a canonical solution now fails on a busy machine.
-    keep = cfg.benchmark.get("keep_failing", False) or cfg.resume is not None
+    keep = cfg.benchmark.keep_failing or cfg.resume is not None
     tasks = timed_tasks(benchmark, sandbox, keep)
     empty = vacuous_tests(tasks, sandbox, keep)
     manifest = replace(manifest, provenance=replace(manifest.provenance, vacuous_tests=empty))
@@ -241,14 +232,14 @@ def _assembled(cfg: Config, held: contextlib.ExitStack) -> Lab:
         part=benchmark.part,
         spent=lambda: models.spent,
         resumption=resumption(folder.manifest, manifest) if cfg.resume is not None else None,
-        first_replies=FirstReplies([task.loop_id for task in tasks], cfg.silent_replies, config),
+        first_replies=FirstReplies([task.loop_id for task in tasks], cfg.silent_replies, cfg.whole),
         continued=None if files is None else functools.partial(files.continued, folder.manifest.run_id),
         is_unscored_only=cfg.only is not None,
     )
-    return Lab(runner, folder, tracker, sandbox, models, archive)
+    return Lab(cfg, runner, folder, tracker, sandbox, models, archive)
 
 
-def begin_rounds(archive: Archive, cfg: Config, folder: RunFolder, frozen: Collection[str] = ()) -> Rounds:
+def begin_rounds(archive: Archive, cfg: RunConfig, folder: RunFolder, frozen: Collection[str] = ()) -> Rounds:
     """The rounds of a run, whose memory starts with the contents of the store at the first start of the run.
 
     All cells of a sweep start with the same snapshot, which the first cell takes. `folder`: its `memory.json` has the
@@ -290,19 +281,19 @@ def begin_rounds(archive: Archive, cfg: Config, folder: RunFolder, frozen: Colle
     return rounds
 
 
-def _begin_with(others: InitialItems, archive: Archive, cfg: Config, held_out: Collection[str]) -> None:
+def _begin_with(others: InitialItems, archive: Archive, cfg: RunConfig, held_out: Collection[str]) -> None:
     """Store those items of another run that the store has never had, and warn of what a reader would not expect."""
-    if not cfg.memory.shared["items"].frozen:
+    if not cfg.memory.shared.items.frozen:
         known = {item.item_id for item in archive.store.read(Item)}
-        owner = method_of(plain(cfg.curator))
+        owner = method_of(cfg.curator)
         archive.store.append([replace(item, owner=owner) for item in others.items if item.item_id not in known])
-    if (method := method_of(plain(cfg.curator))) != others.method:
+    if (method := method_of(cfg.curator)) != others.method:
         print(f"warning: the items of {others.origin} are those of {others.method}, not {method}", file=sys.stderr)
     if n := of_held_out(others.items, held_out):
         print(f"warning: {n} items of {others.origin} come from tasks that this run holds out", file=sys.stderr)
 
 
-def _check_store(cfg: Config, store: Store, folder: RunFolder) -> None:
+def _check_store(cfg: RunConfig, store: Store, folder: RunFolder) -> None:
     """Raises ConfigError: the run to resume began with another store, which is no copy of this one.
 
     A store of another place has records of the run, what the run began with, or, where both are empty, no round yet.
@@ -311,13 +302,13 @@ def _check_store(cfg: Config, store: Store, folder: RunFolder) -> None:
     from reflexion_lab.memory.archive import is_begun_with, runs_in
 
     before, beginning = store_place(folder.manifest.config), folder.beginning
-    if cfg.sweep_id or beginning is None or before == store_place(without_logins(plain(cfg))):
+    if cfg.sweep_id or beginning is None or before == store_place(without_logins(cfg.whole)):
         return
     is_unused = beginning.episodes or len(folder.results) <= cfg.memory.shared.round_size
-    method = method_of(plain(cfg.curator))
+    method = method_of(cfg.curator)
     if folder.manifest.run_id not in runs_in(store) and not (is_unused and is_begun_with(store, beginning, method)):
         expected = f"the store with which {folder.path} began, {before} from its run root, or a copy of it"
-        raise ConfigError("store.place", repr(str(cfg.store.place)), expected)
+        raise ConfigError("store.place", repr(str(cfg.store["place"])), expected)
 
 
 @contextlib.contextmanager
@@ -333,7 +324,7 @@ def _locked(path: Path | None) -> Iterator[None]:
 
 
 def loop_factory(
-    cfg: Config, models: Models, sandbox: Sandbox, archive: Archive | None = None
+    cfg: RunConfig, models: Models, sandbox: Sandbox, archive: Archive | None = None
 ) -> Callable[..., Reflexion]:
     """A factory of loops, one per task: parts are shared, memory and draw counts are the task's own.
 
@@ -346,14 +337,13 @@ def loop_factory(
     from reflexion_lab.memory.episodic import EpisodicMemory, NoSharedMemory
     from reflexion_lab.memory.reflection_files import ReflectionFiles
 
-    nodes = {name: plain(cfg[name]) for name in ("actor", "evaluator", "critic", "reviser", "reflector")}
+    nodes = {name: getattr(cfg, name) for name in ("actor", "evaluator", "critic", "reviser", "reflector")}
     recall, prompts = build(cfg.recall, "recall"), build(cfg.prompts, "prompts")
     files = ReflectionFiles(cfg.memory.reflection_files) if cfg.memory.reflection_files else None
     solutions = {"tasks": load_benchmark(cfg, is_whole=True).tasks} if reads_solutions(cfg) else {}
-    converted("loop", cfg.loop, LoopValues)  # report values of the wrong type by their key
     has_critic = any(takes(name, nodes[name], "critic") for name in ("actor", "reflector", "reviser"))
-    user_defined = {name for name in (*nodes, "recall", "retriever", "embedder") if own_targets(plain(cfg[name]))}
-    quality, stuck = plain(cfg.quality), Stuck(cfg.loop.stuck_after)
+    user_defined = {name for name in (*nodes, "recall", "retriever", "embedder") if own_targets(getattr(cfg, name))}
+    quality, stuck = msgspec.structs.asdict(cfg.quality), Stuck(cfg.loop.stuck_after)
     stop = stop_rules(cfg, stuck)
 
     def bounded(part: Any, method: str, *groups: str, kinds: tuple[type, ...]) -> Any:
@@ -377,7 +367,7 @@ def loop_factory(
             agent_id=cfg.arm,
             show_session=cfg.memory.show_session,
             files=files,
-            heading=cfg.memory.get("heading", Recollection().heading),
+            heading=cfg.memory.heading,
         )
         first = bounded(reflector, "reflect", "reflector", kinds=(Reflection, NoneType))
         return Reflexion(
@@ -395,17 +385,17 @@ def loop_factory(
     return loop
 
 
-def _provenance(cfg: Config, config: dict[str, Any]) -> Provenance:
+def _provenance(cfg: RunConfig) -> Provenance:
     from reflexion_lab.tasks.sandbox.cached import VERSION
     from reflexion_lab.tasks.sandbox.sandbox import slowness
 
     overrides, launcher = job_overrides()
     embedder = embedder_fingerprint(cfg)
-    origin = provenance(config, overrides=overrides, launcher=launcher, embedder=embedder, sandbox_version=VERSION)
+    origin = provenance(cfg.whole, overrides=overrides, launcher=launcher, embedder=embedder, sandbox_version=VERSION)
     return replace(origin, items=origin_of_items(cfg), slowness=slowness())
 
 
-def origin_of_items(cfg: Config) -> str:
+def origin_of_items(cfg: RunConfig) -> str:
     """Run and digest of the items of another run that memory begins with; "" without one."""
     if cfg.resume is not None:
         return RunFolder.existing(cfg.resume).manifest.provenance.items
@@ -414,19 +404,14 @@ def origin_of_items(cfg: Config) -> str:
 
 
 def run_manifest(
-    cfg: Config,
-    config: dict[str, Any],
-    benchmark: Benchmark,
-    models: Models,
-    isolation: Sequence[str],
-    origin: Provenance,
+    cfg: RunConfig, benchmark: Benchmark, models: Models, isolation: Sequence[str], origin: Provenance
 ) -> Manifest:
-    """The manifest of the run; `config` is `cfg` as plain values.
+    """The manifest of the run.
 
     Raises ConfigError: the run to resume began with another config; DataError: its study cannot be read.
     """
     data, tasks = (benchmark.name, benchmark.digest, len(benchmark)), (benchmark.tasks_digest, benchmark.drawn)
-    manifest = new_manifest(config, *data, models.by_role, isolation, origin, tasks)
+    manifest = new_manifest(cfg.whole, *data, models.by_role, isolation, origin, tasks)
     study = registration.read(cfg.study) if cfg.study else None
     registered = {"study": study.name, "study_digest": study.digest} if study else {}
     manifest = replace(manifest, shows_solutions=shows_solutions(cfg), **registered)
@@ -444,29 +429,28 @@ def run_manifest(
     return manifest
 
 
-def manifest_of(cfg: Config) -> Manifest:
+def manifest_of(composed: RunConfig | Config) -> Manifest:
     """The manifest that a run of this config would begin with, without the state of sandbox and study.
 
     A pool that holds no run yet, or is the run root, stands for runs of the study. Raises ConfigError: a value is
     invalid or a key is unused.
     """
-    settings.check(cfg)
+    settings.check(cfg := RunConfig.of(composed))
     cfg = resolved(cfg)
     benchmark, models = load_benchmark(cfg), load_models(cfg)
     try:
-        config = plain(cfg)
-        origin = _provenance(cfg, config)
+        origin = _provenance(cfg)
         if archive := load_archive(cfg, models):
             with contextlib.closing(archive):
                 origin = replace(origin, store=_store_state(cfg, archive))
         data, tasks = (benchmark.name, benchmark.digest, len(benchmark)), (benchmark.tasks_digest, benchmark.drawn)
-        manifest = new_manifest(config, *data, models.by_role, (), origin, tasks)
+        manifest = new_manifest(cfg.whole, *data, models.by_role, (), origin, tasks)
     finally:
         models.close()
     if not draws_from_runs(cfg):
         return manifest
     pool = {}
-    folders = plain(cfg.reflector.pool)
+    folders = cfg.reflector["pool"]
     folders = [folders] if isinstance(folders, str) else folders
     if {Path(folder).resolve() for folder in folders} != {Path(cfg.run_root).resolve()}:
         with contextlib.suppress(ConfigError):  # no such run yet; the run raises it
@@ -475,19 +459,19 @@ def manifest_of(cfg: Config) -> Manifest:
     return replace(manifest, provenance=origin)
 
 
-def _belong(cfg: Config, manifest: Manifest, pool: Collection[str], study: registration.Registration) -> bool:
+def _belong(cfg: RunConfig, manifest: Manifest, pool: Collection[str], study: registration.Registration) -> bool:
     """Whether the runs of `pool`, by id, belong to the study without a deviation."""
     from reflexion_lab.runner.pool import pool_runs
 
-    donors = (RunFolder(run).manifest for run in pool_runs(plain(cfg.reflector.pool), cfg.seed, manifest, pool))
+    donors = (RunFolder(run).manifest for run in pool_runs(cfg.reflector["pool"], cfg.seed, manifest, pool))
     return not any(registration.deviations(study, donor) for donor in donors)
 
 
-def _store_state(cfg: Config, archive: Archive | None) -> str:
+def _store_state(cfg: RunConfig, archive: Archive | None) -> str:
     """`empty` or `filled`, as the run finds the store; `across cells` if cells fill it for others; "" without one."""
-    if archive is None or not has_durable_store(cfg):
+    if archive is None or not has_durable_store(cfg.store):
         return ""
-    if cfg.memory.shared.get("across_cells"):
+    if cfg.memory.shared.across_cells:
         return "across cells"
     snapshot = snapshot_path(cfg)
     with _locked(snapshot):
@@ -499,19 +483,19 @@ def _store_state(cfg: Config, archive: Archive | None) -> str:
     return "filled" if is_filled else "empty"
 
 
-def draws_from_runs(cfg: Config) -> bool:
+def draws_from_runs(cfg: RunConfig) -> bool:
     """Whether the reflector reads reflections of earlier runs."""
     return bool(capability(cfg.reflector, "reads_runs", False) and cfg.reflector.get("pool"))
 
 
-def pool_of(cfg: Config, manifest: Manifest, known: Collection[str]) -> dict[str, str]:
+def pool_of(cfg: RunConfig, manifest: Manifest, known: Collection[str]) -> dict[str, str]:
     """Digests of the runs whose reflections the run of `manifest` reads; `known` and errors as of `pool_digests`."""
     from reflexion_lab.runner.pool import pool_digests
 
-    return pool_digests(plain(cfg.reflector.pool), cfg.seed, manifest, known)
+    return pool_digests(cfg.reflector["pool"], cfg.seed, manifest, known)
 
 
-def shows_solutions(cfg: Config) -> bool:
+def shows_solutions(cfg: RunConfig) -> bool:
     """Whether a part `reads_solutions`, or memory begins with items of a run that read hidden tests or solutions."""
     if cfg.resume is not None:
         return RunFolder.existing(cfg.resume).manifest.shows_solutions
@@ -519,13 +503,13 @@ def shows_solutions(cfg: Config) -> bool:
     return reads_solutions(cfg) or bool(others and others.is_upper_bound)
 
 
-def reads_solutions(cfg: Config) -> bool:
+def reads_solutions(cfg: RunConfig) -> bool:
     """Whether the reflector, a reflector within it, or the curator reads canonical solutions."""
-    parts = [plain(cfg.reflector), plain(cfg.curator)]
+    parts = [cfg.reflector, cfg.curator]
     return any(any_node(part, lambda node: bool(capability(node, "reads_solutions", False))) for part in parts)
 
 
-def open_folder(cfg: Config, manifest: Manifest) -> RunFolder:
+def open_folder(cfg: RunConfig, manifest: Manifest) -> RunFolder:
     """A new run folder with its manifest, or the folder to resume."""
     if cfg.resume is not None:
         return RunFolder.existing(cfg.resume)

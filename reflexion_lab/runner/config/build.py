@@ -11,13 +11,13 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from importlib import import_module
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar, cast, get_args
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast, get_args
 
 import msgspec
 
 from reflexion_lab import protocols
 from reflexion_lab.errors import ConfigError, LabError
-from reflexion_lab.limits import Above0, Again, PositiveShare, Repeats, check, expected_at
+from reflexion_lab.limits import check, expected_at
 from reflexion_lab.loop.deadline import Budgeted
 from reflexion_lab.records import Record, Sampling
 from reflexion_lab.text.prompts.render import Prompts
@@ -46,19 +46,6 @@ METHODS: dict[str, Callable[..., Any]] = {
 """Required method of a part, by config group."""
 _OTHER_METHODS: dict[str, Callable[..., Any]] = {"stop": protocols.Stop.reached, "prompts": Prompts.fit}
 """The same for parts that a notebook cannot replace by a class."""
-
-
-class LoopValues(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The values under `loop`."""
-
-    max_attempts: Repeats
-    extra_attempts: Again
-    confidence_threshold: PositiveShare
-    timeout: Above0
-    stuck_after: Annotated[int, msgspec.Meta(ge=2)] | None
-    reflect_on_last: bool | None
-    reflect_on_success: bool
-    reflect_below: PositiveShare
 
 
 def build(node: Any, key: str, parts: Mapping[str, Any] | None = None) -> Any:
@@ -294,9 +281,9 @@ def capability(node: Mapping[str, Any], name: str, default: Any, is_inherited: b
     return getattr(owner, name, default) if is_inherited else getattr(owner, "__dict__", {}).get(name, default)
 
 
-def has_durable_store(config: Mapping[str, Any]) -> bool:
+def has_durable_store(store: Mapping[str, Any]) -> bool:
     """Whether the memory of a run outlives the run."""
-    return bool(capability(config["store"], "is_durable", True, is_inherited=False))
+    return bool(capability(store, "is_durable", True, is_inherited=False))
 
 
 def located(name: str) -> Any:

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reflexion_lab.errors import ConfigError
-from reflexion_lab.runner.config import check as settings
 from reflexion_lab.runner.config.build import Config, as_job, plain, refit, suggestion
 from reflexion_lab.runner.config.choices import CONF, is_group
 from reflexion_lab.runner.config.messages import all_messages, is_hydra_error
@@ -89,8 +88,10 @@ def with_values(
         refit(node := plain(cfg[group], resolve=False), values, group, [*_dotted(words)])
         OmegaConf.update(cfg, group, node, merge=False)
     if "enabled" in reflection:
+        from reflexion_lab.runner.config.check import WORDLESS
+
         name = str((cfg.get("reflector") or {}).get("_target_")).rpartition(".")[2]
-        got, expected = (str(each).lower() for each in (reflection["enabled"], name != settings.WORDLESS[1]))
+        got, expected = (str(each).lower() for each in (reflection["enabled"], name != WORDLESS[1]))
         if got != expected:
             raise ConfigError("reflection.enabled", got, f"{expected} with the reflector {name}, or reflector=…")
         with open_dict(cfg):
@@ -227,12 +228,14 @@ def suggest_key(problem: Exception, overrides: Sequence[str]) -> None:
     """Add the suggestion existing key to Hydra's error about an unknown key."""
     if unknown := re.search(r"is not in struct\s+full_key: (?!hydra\.)(\S+)", all_messages(problem)):
         others = [override for override in overrides if override.partition("=")[0] != unknown[1]]
+        from reflexion_lab.runner.config.record import places
+
         try:
             cfg = _composed(*others)
         except Exception:  # another override is invalid, too
             cfg = _composed()
         groups = {path.name for path in CONF.iterdir() if path.is_dir()}
-        if hint := suggestion(unknown[1], settings.places(plain(cfg, resolve=False)) | groups):
+        if hint := suggestion(unknown[1], places(plain(cfg, resolve=False)) | groups):
             problem.add_note(hint)
 
 

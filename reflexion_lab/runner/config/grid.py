@@ -5,16 +5,16 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
-import pickle
 import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.io.secrets import without_logins
-from reflexion_lab.runner.config.build import Config, plain
+from reflexion_lab.runner.config.build import Config
 from reflexion_lab.runner.config.compose import conf_version, hydra_initialized, in_full, suggest_key, with_values
 from reflexion_lab.runner.config.parts import with_defaults
+from reflexion_lab.runner.config.record import RunConfig
 from reflexion_lab.runner.folder.manifest import config_digest, data_place, shard_of, store_place
 
 if TYPE_CHECKING:
@@ -28,44 +28,33 @@ class Cell(NamedTuple):
     """Index from 0 in Hydra's order: the last swept key varies fastest."""
     overrides: tuple[str, ...]
     """All overrides, swept or not, without those of Hydra itself."""
-    config: Mapping[str, Any]
-    """Plain values with their defaults."""
-
-    packed: bytes
-    """The same, pickled: ten times as fast to read as to make of plain values."""
+    cfg: RunConfig
+    """With its defaults."""
 
     @classmethod
     def of(cls, number: int, overrides: Sequence[str], cfg: Config) -> Cell:
-        cfg = with_defaults(cfg)
-        return cls(number, tuple(overrides), plain(cfg), pickle.dumps(cfg))
+        return cls(number, tuple(overrides), with_defaults(RunConfig.of(cfg)))
 
     @property
-    def cfg(self) -> Config:
-        """A copy of its config."""
-        cfg: Config = pickle.loads(self.packed)
-        cfg.sweep_id = self.config["sweep_id"]
-        return cfg
+    def config(self) -> Mapping[str, Any]:
+        """Its config as plain values."""
+        return self.cfg.whole
 
     @property
     def digest(self) -> str:
-        return cell_digest(self.config)
+        return cell_digest(self.cfg)
 
 
-def cell_digest(cfg: Config | Mapping[str, Any]) -> str:
-    """`digest_of`, with suffixes for shard, file of tasks, and place of a store, from whose contents cells learn."""
+def cell_digest(cfg: RunConfig | Config) -> str:
+    """The digest of its manifest, with suffixes for shard, file of tasks, and place of a store: contents count."""
     config = as_recorded(cfg)
     place = store_place(config) + shard_of(config) + data_place(config)
     return config_digest(config) + (f"-{hashlib.sha256(place.encode()).hexdigest()[:8]}" if place else "")
 
 
-def digest_of(cfg: Config) -> str:
-    """The `config_digest` that the manifest of a run with this config has."""
-    return config_digest(as_recorded(cfg))
-
-
-def as_recorded(cfg: Config | Mapping[str, Any]) -> dict[str, Any]:
+def as_recorded(cfg: RunConfig | Config) -> dict[str, Any]:
     """The config of the manifest, but for the salt: plain values with their defaults, without log-ins."""
-    config: dict[str, Any] = without_logins(cfg if isinstance(cfg, dict) else plain(with_defaults(cast("Config", cfg))))
+    config: dict[str, Any] = without_logins(with_defaults(RunConfig.of(cfg)).whole)
     return config
 
 

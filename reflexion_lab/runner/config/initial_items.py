@@ -6,10 +6,11 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from reflexion_lab.errors import ConfigError
-from reflexion_lab.memory.curators.items import ItemMemory, Items, after
+from reflexion_lab.memory.curators.items import ItemMemory, after
 from reflexion_lab.records import Item, base_id
-from reflexion_lab.runner.config.build import Config, capability, converted, plain
+from reflexion_lab.runner.config.build import capability
 from reflexion_lab.runner.config.parts import keeps_items
+from reflexion_lab.runner.config.record import RunConfig
 from reflexion_lab.runner.folder.folder import RunFolder, is_sealed
 from reflexion_lab.runner.objects import method_of
 
@@ -28,13 +29,13 @@ class InitialItems(NamedTuple):
     """Of the curator of that run."""
 
 
-def initial_items(cfg: Config) -> InitialItems | None:
+def initial_items(cfg: RunConfig) -> InitialItems | None:
     """What `memory.shared.items.of` and `after` name; None without a run.
 
     Raises FolderError: it is no run folder; ConfigError: this run or that one has no curator, that one has fewer
     rounds, or this curator cannot read the items of that one; DataError: its operations do not give its memory.
     """
-    node = converted(KEY, cfg.memory.shared["items"], Items)
+    node = cfg.memory.shared.items
     if node.of is None:
         if node.after is not None:
             raise ConfigError(f"{KEY}.after", node.after, f"null without a run, {KEY}.of=RUN")
@@ -46,7 +47,7 @@ def initial_items(cfg: Config) -> InitialItems | None:
     curator = manifest.config.get("curator")
     if beginning is None or not isinstance(curator, Mapping) or not capability(curator, "keeps_items", True):
         raise ConfigError(f"{KEY}.of", node.of, "a run with a curator")
-    method, own = method_of(curator), method_of(plain(cfg.curator))
+    method, own = method_of(curator), method_of(cfg.curator)
     if method != own and not (node.frozen and capability(cfg.curator, "shows_any_items", False)):
         hint = "items of any method are shown by curator=full_history or raw_trajectories with .frozen=true"
         raise ConfigError(f"{KEY}.of", f"{node.of}, a run of {method}", f"a run of {own}", hint)

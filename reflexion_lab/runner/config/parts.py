@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
-import pickle
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -23,18 +22,9 @@ from reflexion_lab.io.terminal_text import visible
 from reflexion_lab.protocols import Embedder, Model, Sandbox, Stop, Store, SuiteWriter
 from reflexion_lab.records import Beginning, Usage
 from reflexion_lab.runner import objects
-from reflexion_lab.runner.config.build import (
-    Config,
-    build,
-    capability,
-    construct,
-    converted,
-    has_durable_store,
-    plain,
-    takes,
-)
+from reflexion_lab.runner.config.build import Config, build, capability, construct, has_durable_store, plain, takes
 from reflexion_lab.runner.folder.folder import RunFolder
-from reflexion_lab.runner.folder.manifest import own_targets, store_place
+from reflexion_lab.runner.folder.manifest import own_targets, store_place, value_at
 from reflexion_lab.storage.call_store import Caps
 from reflexion_lab.text.shorten import line, number_of
 
@@ -45,6 +35,7 @@ if TYPE_CHECKING:
     from reflexion_lab.memory.archive import Archive
     from reflexion_lab.memory.curators.curated import CuratedMemory
     from reflexion_lab.records import Task
+    from reflexion_lab.runner.config.record import RunConfig
     from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
     from reflexion_lab.tasks.sandbox.cached import CachedSandbox
 
@@ -106,27 +97,27 @@ ROLES = ("actor", "reflector", "critic", "suite_writer", "curator", "strong", "s
 """Roles of models. All but the actor may have their own model, `roles.NAME`; the last two are for escalation."""
 
 
-def load_archive(cfg: Config, models: Models | None, store: Store | None = None) -> Archive | None:
+def load_archive(cfg: RunConfig, models: Models | None, store: Store | None = None) -> Archive | None:
     """Memory shared by all loops; None if the config shares none.
 
     `models`: for the curator; None: without one. `store`: replaces the config's store.
     """
-    from reflexion_lab.memory.archive import Archive, Shown
+    from reflexion_lab.memory.archive import Archive
 
     if not has_shared_memory(cfg) and not store:
         return None
-    shared, limits = cfg.memory.shared, converted("memory.shared.shown", cfg.memory.shared.shown, Shown)
+    shared = cfg.memory.shared
     parts = {"embedder": load_embedder(cfg)}
     return construct(
         "memory.shared",
         Archive,
         store=store or build(cfg.store, "store"),
         retriever=lambda: build(cfg.retriever, "retriever", parts),
-        shown=limits,
+        shown=shared.shown,
         match=shared.match,
         same_task=shared.same_task,
         max_episodes=shared.max_episodes,
-        max_mistakes=shared.get("max_mistakes", 1000),
+        max_mistakes=shared.max_mistakes,
         retire_after=shared.retire_after,
         retire_below=shared.retire_below,
         curated=load_curated(cfg, models) if models else None,
@@ -134,112 +125,102 @@ def load_archive(cfg: Config, models: Models | None, store: Store | None = None)
     )
 
 
-def load_curated(cfg: Config, models: Models) -> CuratedMemory | None:
+def load_curated(cfg: RunConfig, models: Models) -> CuratedMemory | None:
     """Items across tasks, with their curator; None without one."""
     from reflexion_lab.loop.deadline import Budgeted
     from reflexion_lab.memory.curators.curated import CuratedMemory
-    from reflexion_lab.memory.curators.items import Items
 
     if not keeps_items(cfg):
         return None
-    items = converted("memory.shared.items", cfg.memory.shared["items"], Items)
-    limits = replace(items, max_tokens=items_limit(cfg))
+    limits = replace(cfg.memory.shared.items, max_tokens=items_limit(cfg))
     model = WrappedModel(models.of("curator"), models.refusals("curator"))
     parts: dict[str, Any] = {"model": model, "prompts": build(cfg.prompts, "prompts"), "limits": limits}
-    if takes("curator", plain(cfg.curator), "retriever"):
+    if takes("curator", cfg.curator, "retriever"):
         parts["retriever"] = build(cfg.retriever, "retriever", {"embedder": load_embedder(cfg)})
-    if any_node(plain(cfg.curator), lambda node: bool(capability(node, "reads_solutions", False))):
+    if any_node(cfg.curator, lambda node: bool(capability(node, "reads_solutions", False))):
         parts["tasks"] = load_benchmark(cfg).tasks
     curator = build(cfg.curator, "curator", parts)
-    if own_targets(plain(cfg.curator)):
+    if own_targets(cfg.curator):
         for method in ("select", "curate"):
             curator = Budgeted(curator, method, cfg.loop.timeout)
-    owner = objects.method_of(plain(cfg.curator))
+    owner = objects.method_of(cfg.curator)
     return CuratedMemory(curator, limits, cfg.memory.shared.same_task, limits.frozen, limits.salt or "", owner)
 
 
-def keeps_items(cfg: Config) -> bool:
+def keeps_items(cfg: RunConfig) -> bool:
     """Whether a curator keeps items across tasks."""
-    return "curator" in cfg and bool(capability(cfg.curator, "keeps_items", True))
+    return bool(capability(cfg.curator, "keeps_items", True))
 
 
-def has_shared_memory(cfg: Config) -> bool:
+def has_shared_memory(cfg: RunConfig) -> bool:
     """Whether actors read from other loops, or a store keeps their memory."""
     return keeps_items(cfg) or has_shared_episodes(cfg)
 
 
-def has_shared_episodes(cfg: Config) -> bool:
+def has_shared_episodes(cfg: RunConfig) -> bool:
     """Whether episodes and reflections of other loops are read, or kept in a store."""
     return bool(shared_by(cfg))
 
 
-def shared_by(cfg: Config) -> list[str]:
+def shared_by(cfg: RunConfig) -> list[str]:
     """The keys by which episodes and reflections of other loops are read, or kept in a store."""
     from reflexion_lab.memory.archive import Shown
 
-    shared, limits = cfg.memory.shared, converted("memory.shared.shown", cfg.memory.shared.shown, Shown)
+    shared, limits = cfg.memory.shared, cfg.memory.shared.shown
     shows = limits != Shown(min_score=limits.min_score, max_tokens=limits.max_tokens)
     by_key = {
         "memory.shared.shown": shows,
         "memory.shared.priors": shared.priors,
         "recall": capability(cfg.recall, "reads_other_tasks", True, is_inherited=False),
-        "store": has_durable_store(cfg),
+        "store": has_durable_store(cfg.store),
     }
     return [key for key, is_shared in by_key.items() if is_shared]
 
 
-def reflects_on_last(cfg: Config) -> bool:
+def reflects_on_last(cfg: RunConfig) -> bool:
     """`loop.reflect_on_last`; by default whether anybody reads a last reflection: memory shared by loops, a curator."""
-    value: bool | None = cfg.loop.reflect_on_last
-    curator = plain(cfg.curator)
-    is_read = any_node(curator, lambda node: bool(capability(node, "reads_reflections", False)))
+    value = cfg.loop.reflect_on_last
+    is_read = any_node(cfg.curator, lambda node: bool(capability(node, "reads_reflections", False)))
     return has_shared_episodes(cfg) or is_read if value is None else value
 
 
-def items_limit(cfg: Config) -> int:
+def items_limit(cfg: RunConfig) -> int:
     """`memory.shared.items.max_tokens`; by default the `SHARE` of the context of actor or curator, if one is known."""
-    value: int | None = cfg.memory.shared["items"].max_tokens
-    contexts = [node.get("context") for node in (cfg.model, cfg.roles.get("curator")) if node]
+    value = cfg.memory.shared.items.max_tokens
+    contexts = [node.get("context") for node in (cfg.model, cfg.models.get("curator")) if node]
     known = [context for context in contexts if context] if keeps_items(cfg) else []
     return min([MOST_OF_ITEMS, *(context // SHARE for context in known)]) if value is None else value
 
 
-def with_defaults(cfg: Config, earlier: Mapping[str, Any] = {}) -> Config:
-    """The config with the values that are null because they follow from others. Interpolations read them, so they stand
-    in the config before it is made plain; a resumed run keeps those of `earlier`, the config of its manifest.
+def with_defaults(cfg: RunConfig, earlier: Mapping[str, Any] = {}) -> RunConfig:
+    """The config with the values that are null because they follow from others; a resumed run keeps those of `earlier`,
+    the config of its manifest.
     """
-    from omegaconf import OmegaConf
-
-    rules: dict[str, Callable[[Config], Any]] = {
+    rules: dict[str, Callable[[RunConfig], Any]] = {
         "loop.reflect_on_last": reflects_on_last,
         "memory.shared.items.max_tokens": items_limit,
     }
-    values = {key: rule(cfg) for key, rule in rules.items() if OmegaConf.select(cfg, key) is None}
-    if not values:
-        return cfg
-    cfg, known = pickle.loads(pickle.dumps(cfg)), OmegaConf.create(dict(earlier))
-    for key, value in values.items():
-        before = OmegaConf.select(known, key)
-        OmegaConf.update(cfg, key, value if before is None else before)
-    return cfg
+    values = {key: rule(cfg) for key, rule in rules.items() if value_at(cfg.whole, key) is None}
+    before = {key: value_at(earlier, key) for key in values}
+    return cfg.having({key: value if before[key] is None else before[key] for key, value in values.items()})
 
 
-def snapshot_path(cfg: Config) -> Path | None:
+def snapshot_path(cfg: RunConfig) -> Path | None:
     """The file with the state of the store at which every cell of a sweep starts; None without such a snapshot."""
-    if not cfg.sweep_id or not has_durable_store(cfg) or cfg.memory.shared.get("across_cells"):
+    if not cfg.sweep_id or not has_durable_store(cfg.store) or cfg.memory.shared.across_cells:
         return None
-    store = {**plain(cfg.store), "place": store_place(without_logins(plain(cfg)))}
+    store = {**cfg.store, "place": store_place(without_logins(cfg.whole))}
     digest = hashlib.sha256(msgspec.json.encode(store, order="sorted")).hexdigest()[:8]
     return Path(cfg.run_root, "sweeps", cfg.sweep_id, f"memory-{digest}.json")
 
 
-def take_snapshot(cfg: Config, beginning: Beginning) -> None:
+def take_snapshot(cfg: RunConfig, beginning: Beginning) -> None:
     """Write the state of the store at which a cell began for all cells of its sweep, unless one has been written."""
     if (path := snapshot_path(cfg)) and not path.exists():
         files.replace(path, [msgspec.json.encode(beginning.of_store)])
 
 
-def load_embedder(cfg: Config) -> Embedder:
+def load_embedder(cfg: RunConfig) -> Embedder:
     """The embedder with its cache; weights are loaded at the first use."""
     from reflexion_lab.memory.embedders.cached import CachedEmbedder
 
@@ -247,9 +228,9 @@ def load_embedder(cfg: Config) -> Embedder:
     return CachedEmbedder(build(cfg.embedder, "embedder"), path)
 
 
-def embedder_fingerprint(cfg: Config) -> str:
+def embedder_fingerprint(cfg: RunConfig) -> str:
     """Fingerprint of the embedder that retrieval of shared memory uses; "" if it uses none."""
-    if not has_shared_memory(cfg) or not takes("retriever", plain(cfg.retriever), "embedder"):
+    if not has_shared_memory(cfg) or not takes("retriever", cfg.retriever, "embedder"):
         return ""
     try:
         return load_embedder(cfg).fingerprint
@@ -257,13 +238,12 @@ def embedder_fingerprint(cfg: Config) -> str:
         return ""
 
 
-def load_sandbox(cfg: Config, servers: int | None = None) -> CachedSandbox:
+def load_sandbox(cfg: RunConfig, servers: int | None = None) -> CachedSandbox:
     """The sandbox with its execution cache."""
     from reflexion_lab.tasks.sandbox.cached import CachedSandbox
-    from reflexion_lab.tasks.sandbox.sandbox import Limits, Sandbox
+    from reflexion_lab.tasks.sandbox.sandbox import Sandbox
 
-    limits = converted("sandbox.limits", cfg.sandbox.limits, Limits)
-    sandbox = Sandbox(limits, servers or cfg.sandbox.servers)
+    sandbox = Sandbox(cfg.sandbox.limits, servers or cfg.sandbox.servers)
     return CachedSandbox(sandbox, None if cfg.cache.mode == "off" else cfg.cache.executions)
 
 
@@ -331,73 +311,64 @@ def _refuse(noun: str, problem: str, names: Sequence[str], keep: bool) -> None:
     print(f"warning: {problem}", file=sys.stderr)
 
 
-def load_benchmark(cfg: Config, sandbox: CachedSandbox | None = None, is_whole: bool = False) -> Benchmark:
+def load_benchmark(cfg: RunConfig, sandbox: CachedSandbox | None = None, is_whole: bool = False) -> Benchmark:
     """The tasks of the run as a stream, with the digest of the whole data set; `is_whole`: those of every shard.
 
     `sandbox` computes expected values that the data set omits.
     """
     from reflexion_lab.tasks.benchmarks.shards import shard
-    from reflexion_lab.tasks.benchmarks.stream import Split, stream
+    from reflexion_lab.tasks.benchmarks.stream import stream
 
-    order, passes, split = (plain(getattr(cfg.benchmark, key, None)) for key in ("order", "passes", "split"))
-    parts = {
-        "order": order,
-        "passes": 1 if passes is None else passes,
-        "split": split and converted("benchmark.split", split, Split),
-    }
+    node = cfg.benchmark
     chosen = selected(cfg, sandbox)
     if untested := [task.task_id for task in chosen if not task.hidden_tests]:
         names = visible(", ".join(untested[:NAMED])) + (" and others" if len(untested) > NAMED else "")
         problem = f"{number_of(len(untested), 'task')} without hidden tests: no verdict, in no rate: {names}"
         print(f"warning: {problem}", file=sys.stderr)
-    tasks: Benchmark = construct("benchmark", stream, benchmark=chosen, **parts)
-    which = getattr(cfg.benchmark, "shard", None)
-    return tasks if which is None or is_whole else shard(tasks, which)
+    tasks: Benchmark = construct(
+        "benchmark", stream, benchmark=chosen, order=node.order, passes=node.passes, split=node.split
+    )
+    return tasks if node.shard is None or is_whole else shard(tasks, node.shard)
 
 
-def selected(cfg: Config, sandbox: CachedSandbox | None = None) -> Benchmark:
+def selected(cfg: RunConfig, sandbox: CachedSandbox | None = None) -> Benchmark:
     """The selected tasks in the benchmark's order, each once."""
     from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
 
-    if sandbox is None and takes("benchmark", plain(cfg.benchmark.load), "compute"):
+    if sandbox is None and takes("benchmark", cfg.benchmark.load, "compute"):
         with contextlib.closing(load_sandbox(cfg)) as own:  # starts a process only for values that the file omits
             return selected(cfg, own)
     parts: dict[str, Any] = {"compute": sandbox and sandbox.values}
-    if fields := plain(getattr(cfg.benchmark, "fields", None)):
-        if not takes("benchmark", plain(cfg.benchmark.load), "fields"):
+    if fields := cfg.benchmark.fields:
+        if not takes("benchmark", cfg.benchmark.load, "fields"):
             raise ConfigError("benchmark.fields", fields, "none; benchmark=FILE reads them")
-        parts["fields"] = converted("benchmark.fields", fields, dict[str, str])
+        parts["fields"] = fields
     loaded = build(cfg.benchmark.load, "benchmark.load", parts)
     whole = loaded if isinstance(loaded, Benchmark) else Benchmark(name=cfg.benchmark.name, tasks=tuple(loaded))
     node = cfg.benchmark
-    own_seed = getattr(node, "sample_seed", None)
-    seed = cfg.seed if own_seed is None else own_seed
-    chosen = construct("benchmark", whole.select, limit=node.limit, sample=node.sample, seed=seed, ids=plain(node.ids))
+    seed = cfg.seed if node.sample_seed is None else node.sample_seed
+    chosen = construct("benchmark", whole.select, limit=node.limit, sample=node.sample, seed=seed, ids=node.ids)
     if not len(chosen):
         raise ConfigError("benchmark: no task is left after ids, sample and limit", expected="at least one")
     return chosen
 
 
-def load_models(cfg: Config) -> Models:
+def load_models(cfg: RunConfig) -> Models:
     """Models by role, each with the caps and the call cache. Roles of equal config share one instance."""
-    from omegaconf import OmegaConf
-
     from reflexion_lab.agent.models.prices import check_currency, longest_reply, read, resolved_price
 
     if strange := sorted(cfg.roles.keys() - set(ROLES[1:])):
         raise ConfigError("roles", ", ".join(strange), f"some of {', '.join(ROLES[1:])}")
-    meter, lists = load_meter(cfg), read((cfg.prices or {}).get("path"))
-    rules = {"caps": cfg.caps or {}, **{f"stop.{name}": rule for name, rule in cfg.stop.items()}}
-    limits = {f"{key}.cost": rule["cost"] for key, rule in rules.items() if rule.get("cost") is not None}
+    meter, lists = load_meter(cfg), read(cfg.prices.path if cfg.prices else None)
+    costs = {"caps": meter.caps.cost, **{f"stop.{name}": rule.get("cost") for name, rule in cfg.stop.items()}}
+    limits = {f"{key}.cost": cost for key, cost in costs.items() if cost is not None}
     prices, of_role, nodes = {}, {}, {}
-    for role, node in {"actor": cfg.model, **cfg.roles}.items():
-        if missing := sorted(OmegaConf.missing_keys(node)):
-            raise ConfigError(missing[0], "no value", f"{missing[0]}=…")
-        _check_secrets("model" if role == "actor" else f"roles.{role}", plain(node))
+    for role, node in {"actor": cfg.model, **cfg.models}.items():
+        _check_secrets("model" if role == "actor" else f"roles.{role}", node)
         _check_style(cfg, role, node)
-        of_role[role] = key = msgspec.json.encode(plain(node), order="sorted")
+        of_role[role] = key = msgspec.json.encode(node, order="sorted")
         if key not in prices:
-            nodes[key] = plain(node)
+            nodes[key] = node
             prices[key] = resolved_price(role, nodes[key], lists, limits)
             longest_reply(nodes[key], meter.caps)
     check_currency(prices.values())  # all values are checked before a server is asked for its models
@@ -408,13 +379,12 @@ def load_models(cfg: Config) -> Models:
     return Models({role: models[key] for role, key in of_role.items()}, meter, refusals)
 
 
-def load_meter(cfg: Config) -> Meter:
+def load_meter(cfg: RunConfig) -> Meter:
     """The caps, with the ledger of a sweep's spending; of a run, once it has a scope."""
-    caps = converted("caps", cfg.caps or {}, Caps)
-    return Meter(caps, (cfg.storage or {}).get("spending"), cfg.sweep_id or "")
+    return Meter(cfg.caps or Caps(), cfg.storage.spending if cfg.storage else None, cfg.sweep_id or "")
 
 
-def _cached(cfg: Config, role: str, node: dict[str, Any], meter: Meter, price: Price) -> CachedModel:
+def _cached(cfg: RunConfig, role: str, node: dict[str, Any], meter: Meter, price: Price) -> CachedModel:
     from reflexion_lab.agent.models.cache import CachedModel
     from reflexion_lab.agent.models.prices import RECORDED, CappedModel, longest_reply
 
@@ -445,21 +415,21 @@ def _check_secrets(place: str, node: Mapping[str, Any]) -> None:
             )
 
 
-def _check_style(cfg: Config, role: str, node: Config) -> None:
+def _check_style(cfg: RunConfig, role: str, node: Mapping[str, Any]) -> None:
     """Raises ConfigError: a chat-only model would continue a file, or a schedule of temperatures would be lost."""
-    is_scheduled = any_node(plain(cfg.actor), lambda node: capability(node, "sets_temperature", False))
+    is_scheduled = any_node(cfg.actor, lambda node: capability(node, "sets_temperature", False))
     if role == "actor" and is_scheduled and "temperature" in (node.get("extra_body") or {}):
         raise ConfigError("model.extra_body", "a temperature", "none, since each attempt of the actor has its own")
     is_writer = cfg.feedback_source == "self_tests" and _continues(cfg.suite_writer.get("writer", {}))
-    if is_writer and (reason := capability(cfg.roles.get("suite_writer", cfg.model), "only_chats", "")):
+    if is_writer and (reason := capability(cfg.models.get("suite_writer", cfg.model), "only_chats", "")):
         raise ConfigError("suite_writer", f"continuation with {reason}", "suite_writer=chat")
     reason = capability(node, "only_chats", "")
     if not reason or role in ("reflector", "critic", "suite_writer"):
         return
-    revises = any_node(plain(cfg.actor), lambda node: capability(node, "revises", False))
+    revises = any_node(cfg.actor, lambda node: capability(node, "revises", False))
     actor = "actor@actor.make_actor" if "make_actor" in cfg.actor else "actor"
     for name, chat in {"actor": f"{actor}=single_shot", **({"reviser": "reviser=llm"} if revises else {})}.items():
-        if any_node(plain(cfg[name]), _continues):
+        if any_node(getattr(cfg, name), _continues):
             raise ConfigError(name, f"continuation with {reason}", chat)
 
 
@@ -544,7 +514,7 @@ def draws_by_role(models: Models) -> dict[str, Draws]:
     return {role: Draws(models.of(role), counts, refusals=models.refusals(role)) for role in ROLES}
 
 
-def stop_rules(cfg: Config, stuck: Stuck) -> Stop:
+def stop_rules(cfg: RunConfig, stuck: Stuck) -> Stop:
     """Default stop rules, then those of the group `stop`."""
     from reflexion_lab.loop.stop import FirstOf, MaxAttempts, NoFeedback, Passed, TimeOut
 
@@ -558,13 +528,13 @@ def stop_rules(cfg: Config, stuck: Stuck) -> Stop:
     )
 
 
-def suite_writer_factory(cfg: Config, model: Model, sandbox: Sandbox) -> Callable[[], SuiteWriter]:
+def suite_writer_factory(cfg: RunConfig, model: Model, sandbox: Sandbox) -> Callable[[], SuiteWriter]:
     """A factory of test writers, one per task. Their draws are numbered from `SUITE_DRAWS`, so that the loop's draws
     equal those of other arms, and no draft that supports a test is a candidate of the loop.
     """
     from reflexion_lab.agent.models.cache import SUITE_DRAWS, Draws
 
-    node, parts = plain(cfg.suite_writer), {"sandbox": sandbox, "prompts": build(cfg.prompts, "prompts")}
+    node, parts = cfg.suite_writer, {"sandbox": sandbox, "prompts": build(cfg.prompts, "prompts")}
     refusals = Refusals()
 
     def writer() -> SuiteWriter:

@@ -173,6 +173,14 @@ def is_seeded(key: str) -> bool:
     return key in SEEDED or key.endswith(".seed")
 
 
+def value_at(config: Mapping[str, Any], key: str) -> Any:
+    """The value at a dotted key of a plain config; None if there is none."""
+    node: Any = config
+    for name in key.split("."):
+        node = node.get(name) if isinstance(node, Mapping) else None
+    return node
+
+
 def flat(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Dotted keys and values of a config; a list is a value."""
     for key, value in config.items():

@@ -97,7 +97,7 @@ def _gather(run: RunFolder, log: Log, here: Path, calls: str | Path | None, stor
     config: dict[str, Any] = manifest.config
     study, memory = run.path / registration.FILE, here / "memory"
     cache: Mapping[str, Any] = config.get("cache") or {}
-    if has_durable_store(config):
+    if has_durable_store(config["store"]):
         _write_memory(log.beginning or Beginning(), manifest.run_id, store, memory)
     nodes = {"actor": config["model"], **(config.get("roles") or {})}
     models = {role: nodes[role] for role in fingerprints(manifest)}

@@ -123,7 +123,7 @@ def config_of(manifest: Manifest, supplies: Supplies, folder: Path, run_root: Pa
     }
     files = {"path": "calls", "embeddings": "embeddings", "executions": "executions"}
     config["cache"] = {"mode": "read-write", **{key: str(folder / f"{name}.sqlite") for key, name in files.items()}}
-    if has_durable_store(config):
+    if has_durable_store(config["store"]):
         config["store"] = {"_target_": REPLAY_STORE, "path": str(supplies.memory)}
     if config["memory"].get("reflection_files"):
         config["memory"]["reflection_files"] = str(folder / "reflections")

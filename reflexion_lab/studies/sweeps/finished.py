@@ -18,7 +18,7 @@ from reflexion_lab.errors import FolderError
 from reflexion_lab.memory.archive import runs_in
 from reflexion_lab.records import Beginning, Manifest, Record, Usage
 from reflexion_lab.runner.config.assemble import draws_from_runs, origin_of_items, pool_of
-from reflexion_lab.runner.config.build import build, plain
+from reflexion_lab.runner.config.build import build
 from reflexion_lab.runner.config.grid import as_recorded
 from reflexion_lab.runner.config.messages import one_line
 from reflexion_lab.runner.config.parts import (
@@ -44,7 +44,7 @@ from reflexion_lab.text.prompts.render import digests
 
 if TYPE_CHECKING:
     from reflexion_lab.analysis.summary import Summary as RunSummary
-    from reflexion_lab.runner.config.build import Config
+    from reflexion_lab.runner.config.record import RunConfig
     from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
 
 
@@ -162,11 +162,11 @@ class Runs:
         self._benchmarks: dict[bytes, tuple[Benchmark, str]] = {}
         self._models: dict[bytes, tuple[dict[str, str], dict[str, str]]] = {}
 
-    def finished(self, cfg: Config) -> Run | None:
+    def finished(self, cfg: RunConfig) -> Run | None:
         """The first finished run of this config whose inputs are unchanged."""
         return self.kept(cfg, self.of(cfg))[0]
 
-    def kept(self, cfg: Config, runs: Sequence[Run]) -> tuple[Run | None, str]:
+    def kept(self, cfg: RunConfig, runs: Sequence[Run]) -> tuple[Run | None, str]:
         """Of the `runs` of this config, the first finished one whose inputs are unchanged; else why the last finished
         one is not kept, such as `benchmark_digest changed`.
         """
@@ -178,7 +178,7 @@ class Runs:
                     return run, ""
         return None, ", ".join(changes)
 
-    def of(self, cfg: Config) -> list[Run]:
+    def of(self, cfg: RunConfig) -> list[Run]:
         """The runs of this config; with a store that was moved, not copied, those whose records it holds.
 
         Where the config names no study, a run of any study is one.
@@ -195,16 +195,16 @@ class Runs:
         moved = [run for run in alike if "://" not in run.place and not (self.root / run.place).exists()]
         return [run for run in moved if run.run_id in self._written_to(cfg)]
 
-    def _written_to(self, cfg: Config) -> set[str]:
+    def _written_to(self, cfg: RunConfig) -> set[str]:
         """Ids of the runs with records in the store, which is not created."""
-        place = str(cfg.store.place)
+        place = str(cfg.store["place"])
         if place not in self._writers:
             is_there = "://" in place or Path(place).exists()
             with contextlib.closing(build(cfg.store, "store") if is_there else InMemory()) as store:
                 self._writers[place] = runs_in(store)
         return self._writers[place]
 
-    def _changes(self, cfg: Config, run: Run) -> list[str]:
+    def _changes(self, cfg: RunConfig, run: Run) -> list[str]:
         """Inputs that differ between `run` and a new run of `cfg`, such as `benchmark_digest changed`."""
         try:
             before = RunFolder.existing(run.folder).manifest
@@ -214,7 +214,7 @@ class Runs:
             warnings.warn(text, RuntimeWarning, stacklevel=2)
             return []
 
-    def _current(self, cfg: Config, before: Manifest) -> Manifest:
+    def _current(self, cfg: RunConfig, before: Manifest) -> Manifest:
         """`before` with the current benchmark, prompts, models and own parts."""
         provenance = before.provenance
         fingerprints, prices = self._fingerprints_and_prices(cfg)
@@ -232,23 +232,23 @@ class Runs:
             prices=prices,
             provenance=msgspec.structs.replace(
                 provenance,
-                own_parts=own_parts(plain(cfg)),
+                own_parts=own_parts(cfg.whole),
                 embedder_fingerprint=embedder,
                 pool=pool,
                 items=origin_of_items(cfg),
             ),
         )
 
-    def _benchmark(self, cfg: Config) -> tuple[Benchmark, str]:
+    def _benchmark(self, cfg: RunConfig) -> tuple[Benchmark, str]:
         """The benchmark without its tasks, and the digest of those that the run draws."""
-        key = msgspec.json.encode([plain(cfg.benchmark), cfg.benchmark.sample and cfg.seed], order="sorted")
+        key = msgspec.json.encode([cfg.benchmark, cfg.benchmark.sample and cfg.seed], order="sorted")
         if key not in self._benchmarks:
             with contextlib.closing(load_sandbox(cfg)) as sandbox:
                 benchmark = load_benchmark(cfg, sandbox)
             self._benchmarks[key] = benchmark[:0], benchmark.drawn
         return self._benchmarks[key]
 
-    def _has_tasks(self, cfg: Config, path: str, run: Run) -> bool:
+    def _has_tasks(self, cfg: RunConfig, path: str, run: Run) -> bool:
         """Whether `run` has the tasks of the cell, by the path of these, or where that differs by their digest."""
         if path == run.data:
             return True
@@ -257,11 +257,11 @@ class Runs:
             return benchmark.digest == run.tasks[0] or benchmark.tasks_digest == run.tasks[1]
         return False
 
-    def _fingerprints_and_prices(self, cfg: Config) -> tuple[dict[str, str], dict[str, str]]:
+    def _fingerprints_and_prices(self, cfg: RunConfig) -> tuple[dict[str, str], dict[str, str]]:
         """By role."""
-        nodes = [plain(cfg.model), plain(cfg.roles), plain(cfg.prices)]
+        nodes: list[Any] = [cfg.model, cfg.roles, cfg.prices]
         if "'_partial_': True" in str(nodes):  # a model whose constructor receives the tasks
-            nodes += [plain(cfg.benchmark), cfg.seed]
+            nodes += [cfg.benchmark, cfg.seed]
         key = msgspec.json.encode(nodes, order="sorted")
         if key not in self._models:
             with contextlib.closing(load_models(cfg)) as models:

@@ -15,6 +15,7 @@ from reflexion_lab.errors import ConfigError
 from reflexion_lab.runner.config.build import as_job
 from reflexion_lab.runner.config.choices import CONF
 from reflexion_lab.runner.config.compose import compose, hydra_initialized, in_full
+from reflexion_lab.runner.config.record import RunConfig
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from reflexion_lab.runner.config.grid import Cell
     from reflexion_lab.studies.sweeps.sweep import Sweep
 
-    RunCell = Callable[[DictConfig, int], None]
+    RunCell = Callable[[RunConfig, int], None]
 
 
 class Launch:
@@ -58,8 +59,7 @@ class Launch:
 
     def _run_here(self, cell: Cell, quiet: bool, left: str) -> str:
         """Run a cell in this process; returns why it failed, or ""."""
-        cfg = cell.cfg
-        cfg.quiet = quiet or cfg.quiet
+        cfg = cell.cfg.having({"quiet": quiet or cell.cfg.quiet})
         if not cfg.quiet:
             print(f"cell {cell.number} of {self.total}{left}: {' '.join(cell.overrides)}", file=sys.stderr)
         with as_job((self.in_sweep, *cell.overrides)):
@@ -86,9 +86,8 @@ def run_job(run_cell: RunCell, numbers: Sequence[int], folder: str, cfg: DictCon
         raise ConfigError(folder, got, "the file system that the sweep's machines share") from None
     job = HydraConfig.get()
     searched = [override for override in job.overrides.hydra if override.startswith("hydra.searchpath")]
-    cfg = compose(*searched, *job.overrides.task)  # with the parts that fit the model
-    cfg.quiet = True
-    run_cell(cfg, numbers[job.job.num])
+    own = RunConfig.of(compose(*searched, *job.overrides.task))  # with the parts that fit the model
+    run_cell(own.having({"quiet": True}), numbers[job.job.num])
 
 
 def _launcher(overrides: Sequence[str], job: Any = None) -> Any:

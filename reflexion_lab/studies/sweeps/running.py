@@ -22,7 +22,9 @@ from reflexion_lab.studies.sweeps.launch import Launch
 from reflexion_lab.studies.sweeps.sweep import Sweep
 
 if TYPE_CHECKING:
-    from reflexion_lab.runner.config.build import Config
+    from reflexion_lab.runner.config.record import RunConfig
+
+    pass
 
 TRIES = 2
 """Starts of a cell whose process is lost. Its finished tasks are kept, so the second start is shorter."""
@@ -69,12 +71,12 @@ def waves(cells: Sequence[Cell]) -> list[list[Cell]]:
     return [wave for wave in (first, second) if wave]
 
 
-def run_cell(cfg: Config, number: int) -> None:
+def run_cell(cfg: RunConfig, number: int) -> None:
     """Run one cell, or reuse its finished run, unless another process is running it.
 
     Errors of the cell are recorded and not raised: the sweep continues.
     """
-    folder = Path(cfg.run_root) / "sweeps" / cfg.sweep_id
+    folder = Path(cfg.run_root) / "sweeps" / str(cfg.sweep_id)
     folder.mkdir(parents=True, exist_ok=True)
     digest = cell_digest(cfg)
     with _alone(Path(cfg.run_root), digest) as alone:
@@ -82,7 +84,7 @@ def run_cell(cfg: Config, number: int) -> None:
             record(folder, replace(_run_or_reuse(cfg, number, folder), digest=digest))
 
 
-def _run_or_reuse(cfg: Config, number: int, folder: Path) -> CellState:
+def _run_or_reuse(cfg: RunConfig, number: int, folder: Path) -> CellState:
     """The state of the cell at its end, with the calls that a failed one had paid for."""
     started, lab, own = time.monotonic(), None, 0
     try:
@@ -94,7 +96,7 @@ def _run_or_reuse(cfg: Config, number: int, folder: Path) -> CellState:
         lab = _assembled(cfg, unfinished(matching, cfg.only is not None))
         own = lab.folder.unfinished_calls
         state = CellState(number=number, status="done", again=again, folder=str(lab.folder.path))
-        state = replace(state, **outcome(finish(lab, cfg)))
+        state = replace(state, **outcome(finish(lab)))
     except Exception as problem:
         with suppress(OSError):  # the disk may be full
             (folder / f"cell-{number}.log").write_text(full_traceback(problem))
@@ -108,13 +110,11 @@ def _run_or_reuse(cfg: Config, number: int, folder: Path) -> CellState:
     return replace(state, made=lab.models.paid, stored=stored, spent=lab.models.spent) if lab else state
 
 
-def _assembled(cfg: Config, interrupted: Run | None) -> Lab:
+def _assembled(cfg: RunConfig, interrupted: Run | None) -> Lab:
     """Resume the interrupted run, unless its data or weights have changed."""
     if interrupted:
-        cfg.resume = str(interrupted.folder)
         with suppress(ConfigError):
-            return assemble(cfg)
-        cfg.resume = None
+            return assemble(cfg.having({"resume": str(interrupted.folder)}))
     return assemble(cfg)
 
 

@@ -72,7 +72,7 @@ class Sweep:
         self.digests = {cell.number: digest for digest, cell in by_digest.items()}
         self.sweep_id = sweep_id or _name(cells[0], by_digest)
         named = {"sweep_id": self.sweep_id}
-        self.cells = tuple(cell._replace(config={**cell.config, **named}) for cell in by_digest.values())
+        self.cells = tuple(cell._replace(cfg=cell.cfg.having(named)) for cell in by_digest.values())
         self.root = Path(cells[0].config["run_root"])
         self.folder = self.root / "sweeps" / self.sweep_id
         self._tracked = self.folder / ".tracked"

@@ -21,7 +21,7 @@ from reflexion_lab.io.secrets import without_login
 from reflexion_lab.io.terminal_text import plain, visible
 from reflexion_lab.memory.curators.history import rounds
 from reflexion_lab.records import Manifest, Usage
-from reflexion_lab.runner.folder.manifest import EXECUTION_KEYS, is_seeded
+from reflexion_lab.runner.folder.manifest import EXECUTION_KEYS, is_seeded, value_at
 
 NAME_LENGTH = 28
 """Characters of a run's name. Tables cut at about 20, so distinguishing parts come first."""
@@ -46,7 +46,7 @@ class Metric(NamedTuple):
 
 def run_name(manifest: Manifest) -> str:
     """Seed, arm, attempts, Ω, benchmark, as in `s0 reflexion a3 Ω1 humaneval`; at most `NAME_LENGTH` long."""
-    attempts, omega = at(manifest.config, "loop", "max_attempts"), at(manifest.config, "recall", "omega")
+    attempts, omega = (value_at(manifest.config, key) for key in ("loop.max_attempts", "recall.omega"))
     parts = [
         "oracle" if manifest.feedback_source == "oracle" else "solutions" * manifest.shows_solutions,
         f"a{attempts}" if attempts is not None else "",
@@ -203,7 +203,7 @@ def params(manifest: Manifest) -> dict[str, str]:
     config = {key: value for key, value in manifest.config.items() if key not in EXECUTION_KEYS}
     keys = {UNFIT.sub("_", key)[:250]: value for key, value in _flat(config, ()) if not SECRET.search(key)}
     kept = {key: v for key, v in keys.items() if key == "seed" or key.startswith("benchmark") or not is_seeded(key)}
-    classes = ((group, at(config, group, "_target_")) for group in config)
+    classes = ((group, value_at(config, f"{group}._target_")) for group in config)
     parts = {UNFIT.sub("_", group): str(target).rpartition(".")[2] for group, target in classes if target}
     return {key: value[:LONGEST_VALUE] for key, value in (kept | parts).items()}
 
@@ -212,12 +212,6 @@ def text(value: object) -> str:
     """Texts as they are, other values as JSON."""
     plain_text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     return visible(without_login(plain_text))
-
-
-def at(config: Mapping[str, object], group: str, key: str) -> object:
-    """The value of `group.key`; None if missing."""
-    node = config.get(group)
-    return node.get(key) if isinstance(node, Mapping) else None
 
 
 def _flat(node: object, keys: tuple[str, ...]) -> Iterator[tuple[str, str]]:

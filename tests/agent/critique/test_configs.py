@@ -12,6 +12,7 @@ from reflexion_lab.runner.config.assemble import loop_factory
 from reflexion_lab.runner.config.build import build
 from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.config.parts import Models, load_models
+from reflexion_lab.runner.config.record import RunConfig
 from reflexion_lab.tasks.evaluators.static import StaticCheck
 from reflexion_lab.text.prompts.render import Prompts
 
@@ -48,7 +49,7 @@ def test_a_reviser_is_asked_as_the_actor_around_it_asks(sandbox, task):
 
     cfg = compose("actor=warming", "actor@actor.make_actor=critique_revise", "model=scripted", "model.path=none")
     model = CachedModel(Noting(lambda messages: "\n    return x\n"), "unused", "off")
-    loop = loop_factory(cfg, Models({"actor": model}), sandbox)()
+    loop = loop_factory(RunConfig.of(cfg), Models({"actor": model}), sandbox)()
     loop.actor.act(task.public, Recollection(attempt=3))
     assert sampled == [0.4, 0.4]
 
@@ -57,7 +58,7 @@ def test_a_continuation_reviser_needs_a_completion_model():
     served = ("model=openai", "model.model=x", "model.base_url=http://127.0.0.1:9/v1")
     nested = ("actor=warming", "actor@actor.make_actor=critique_revise", "actor@actor.make_actor.generator=single_shot")
     with pytest.raises(ConfigError, match=r"reviser: got continuation with model=openai"):
-        load_models(compose(*nested, *served, "reviser=continuation"))
+        load_models(RunConfig.of(compose(*nested, *served, "reviser=continuation")))
 
 
 def test_the_lint_critic_has_a_linter_of_its_own(sandbox):

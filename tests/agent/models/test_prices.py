@@ -12,6 +12,7 @@ from reflexion_lab.agent.models.scripted import ScriptedModel
 from reflexion_lab.records import Completion, Message, Sampling, Usage
 from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.config.parts import ConfigError, load_models
+from reflexion_lab.runner.config.record import RunConfig
 
 HOST = "api.openai.com"
 HELLO = [Message(role="user", content="hello")]
@@ -122,7 +123,7 @@ TWO = ("model@roles.critic=openai", "roles.critic.model=tiny-2", "prices.path={}
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        ((*UNPRICED, "caps.cost=5"), r"caps\.cost: got 5 and no price of nobodys \(actor\).*, expected a known price"),
+        ((*UNPRICED, "caps.cost=5"), r"caps\.cost: got 5.0 and no price of nobodys \(actor\).* expected a known price"),
         (
             (*UNPRICED, "stop=[plateau,budget]", "stop.budget.cost=0.5"),
             r"stop\.budget\.cost: got 0\.5 and no price of nobodys",
@@ -144,7 +145,7 @@ TWO = ("model@roles.critic=openai", "roles.critic.model=tiny-2", "prices.path={}
 def test_caps_and_prices_that_do_not_go_together_are_refused_before_any_file(tmp_path, overrides, message):
     own_file(tmp_path, currency="EUR")
     with pytest.raises(ConfigError, match=message):
-        load_models(compose(*(each.format(tmp_path) for each in overrides), f"run_root={tmp_path}/runs"))
+        load_models(RunConfig.of(compose(*(each.format(tmp_path) for each in overrides), f"run_root={tmp_path}/runs")))
     assert [path.name for path in tmp_path.iterdir()] == ["own.yaml"]
 
 

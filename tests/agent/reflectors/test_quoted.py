@@ -33,7 +33,7 @@ def run(tmp_path_factory):
         shared = ("benchmark=basics", "benchmark.load.n=2", "loop.max_attempts=2", "cache.mode=off", "quiet=true")
         cfg = compose("experiment=quoted", *own, *shared, *overrides)
         lab = assemble(cfg)
-        finish(lab, cfg)
+        finish(lab)
         return lab.folder
 
     return run

@@ -13,6 +13,7 @@ from reflexion_lab.records import Completion, Message, Sampling, Task, Usage
 from reflexion_lab.runner.config.build import plain, takes
 from reflexion_lab.runner.config.compose import CONF, compose
 from reflexion_lab.runner.config.parts import Models, load_curated, with_defaults
+from reflexion_lab.runner.config.record import RunConfig
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.studies.run import carry_out
 from reflexion_lab.text.shorten import estimated
@@ -43,8 +44,8 @@ class Replies:
 
 
 def curated(name: str, model: Replies, *overrides: str) -> CuratedMemory:
-    cfg = with_defaults(compose(f"curator={name}", *overrides))
-    memory = load_curated(cfg, Models({"actor": model}))  # type: ignore[dict-item]
+    cfg = with_defaults(RunConfig.of(compose(f"curator={name}", *overrides)))
+    memory = load_curated(RunConfig.of(cfg), Models({"actor": model}))  # type: ignore[dict-item]
     assert memory is not None
     return memory
 

@@ -11,6 +11,7 @@ from reflexion_lab.memory.retrieval.jaccard import Jaccard
 from reflexion_lab.records import Batch, Finished, Recollection, Task
 from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.config.parts import reflects_on_last
+from reflexion_lab.runner.config.record import RunConfig
 from reflexion_lab.text.prompts.render import Prompts
 from reflexion_lab.text.shorten import estimated
 from tests import builders
@@ -145,4 +146,4 @@ def loop(memory: CuratedMemory, passed: bool, has_words: bool) -> Finished:
     ],
 )  # fmt: skip
 def test_last_attempts_are_reflected_on_if_the_curator_reads_reflections(words, reflects):
-    assert reflects_on_last(compose(*words)) is reflects
+    assert reflects_on_last(RunConfig.of(compose(*words))) is reflects

@@ -9,6 +9,7 @@ from reflexion_lab.analysis.summary import Log, summary
 from reflexion_lab.errors import ModelNotFound, Unanswered
 from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.config.parts import load_benchmark
+from reflexion_lab.runner.config.record import RunConfig
 from reflexion_lab.runner.runner import PATIENCE
 from reflexion_lab.tasks.benchmarks.basics import basics
 
@@ -236,4 +237,4 @@ def test_other_ends_are_kept_as_they_are(faults, student, run):
 
 
 def test_tasks_of_these_tests_are_those_of_the_runs():
-    assert load_benchmark(compose("benchmark.load.n=4", "benchmark.load.seed=0")).tasks == tuple(TASKS)
+    assert load_benchmark(RunConfig.of(compose("benchmark.load.n=4", "benchmark.load.seed=0"))).tasks == tuple(TASKS)

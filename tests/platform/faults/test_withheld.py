@@ -8,6 +8,7 @@ from reflexion_lab.records import WITHHELD, Completion, Usage
 from reflexion_lab.runner.config.assemble import loop_factory
 from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.config.parts import Models, suite_writer_factory
+from reflexion_lab.runner.config.record import RunConfig
 from reflexion_lab.tasks.evaluators.self_tests import asserts
 
 PROGRAM = "```python\ndef double(x):\n    return 2 * x\n```"
@@ -49,7 +50,7 @@ def answered(role):
 def attempts_of(model, sandbox, task, *overrides):
     cfg = compose("loop.max_attempts=2", "cache.mode=off", *overrides)
     models = Models({"actor": CachedModel(model, "", "off")}, refusals=answered)
-    return list(loop_factory(cfg, models, sandbox)().attempts(task.public))
+    return list(loop_factory(RunConfig.of(cfg), models, sandbox)().attempts(task.public))
 
 
 ACTORS = {
@@ -120,7 +121,7 @@ def test_a_reply_that_does_not_count_is_shown_to_no_reflector(sandbox, task):
 @pytest.mark.parametrize("style", ["chat", "continuation"])
 def test_no_tests_are_taken_from_it(sandbox, task, end, style):
     assert list(asserts(TEMPTING, 500))
-    cfg = compose("feedback_source=self_tests", f"suite_writer={style}", "cache.mode=off")
+    cfg = RunConfig.of(compose("feedback_source=self_tests", f"suite_writer={style}", "cache.mode=off"))
     written = suite_writer_factory(cfg, CachedModel(Withholding(end), "", "off"), sandbox)().write(task.public)
     assert (written.tests, written.dropped, written.finish_reason) == ((), {}, end)
     assert written.usage.calls == 1

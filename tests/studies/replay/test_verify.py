@@ -257,7 +257,7 @@ def test_an_interrupted_run_verifies_once_it_is_resumed(tmp_path):
 
     lab.folder.append = interrupted
     with pytest.raises(KeyboardInterrupt):
-        finish(lab, cfg)
+        finish(lab)
     path = lab.folder.path
     assert not (path / "digests.json").exists()
     assert "grades: got 0, expected 1" in places(verify(path))

@@ -1,0 +1,281 @@
+"""A config as typed records: one per group, decoded once; everything behind the composition takes them.
+
+A part's node stays a mapping with `_target_`: the constructor that it names is its record (`build`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec.structs import fields, replace
+
+from reflexion_lab.errors import ConfigError
+from reflexion_lab.limits import Above0, Again, Count, NotNegative, Parallel, Positive, PositiveShare, Repeats
+from reflexion_lab.memory.archive import Shown
+from reflexion_lab.memory.curators.items import Items
+from reflexion_lab.records import Record
+from reflexion_lab.runner.config.build import Config, converted, plain
+from reflexion_lab.storage.call_store import Caps
+from reflexion_lab.tasks.benchmarks.stream import Split
+from reflexion_lab.tasks.sandbox.sandbox import Limits
+
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+Place = Annotated[str, msgspec.Meta(min_length=1)]
+Node = dict[str, Any]
+"""Config node of a part."""
+NONE: Node = {}
+
+
+class Part(Record, frozen=True, kw_only=True):
+    """What every node of a part has; its constructor checks its values."""
+
+    target: Name = msgspec.field(name="_target_")
+
+
+class _Model(Part, frozen=True, kw_only=True):
+    context: Count = 0
+
+
+class LoopConfig(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The loop of one task."""
+
+    max_attempts: Repeats
+    extra_attempts: Again
+    """At most this many more, one for each attempt that beats all before it."""
+    confidence_threshold: PositiveShare
+    """Share of the feedback checks that must pass for the loop to stop."""
+    timeout: Above0
+    """Seconds of a task's own work, without queueing."""
+    stuck_after: Annotated[int, msgspec.Meta(ge=2)] | None
+    """The same program or identical failures this many times end the loop."""
+    reflect_on_last: bool | None
+    """Also on the last attempt; null: if memory across tasks or a curator reads it."""
+    reflect_on_success: bool
+    reflect_below: PositiveShare
+    """Reflect only below this reward, or after an error, timeout or missing program."""
+
+
+class QualityConfig(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Quality of reflections."""
+
+    policy: Any
+    """Checked by the reflector's review."""
+    severe: tuple[str, ...]
+    """Flags that cause a retry or rejection."""
+
+
+class BenchmarkConfig(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Tasks, their selection and their order."""
+
+    load: Node
+    fields: dict[str, str] | None = None
+    name: Name = ""
+    ids: list[str] | str | None = None
+    sample: int | None = None
+    limit: int | None = None
+    keep_failing: bool = False
+    """Keep tasks whose canonical solution fails their own tests, or whose tests check nothing."""
+    sample_seed: int | None = None
+    order: int | None = None
+    passes: Positive = 1
+    split: Split | None = None
+    shard: Any = None
+    """Checked by `shard`."""
+
+
+class SandboxConfig(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Execution of programs."""
+
+    limits: Limits
+    servers: Parallel | None = None
+    """Concurrent programs; null: one per core."""
+
+
+class SharedConfig(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Memory shared between loops."""
+
+    max_episodes: Positive = 1
+    max_mistakes: Positive = 1000
+    round_size: Positive = 1
+    """Tasks that do not see each other."""
+    match: str = ""
+    """Text for retrieval, checked by the archive."""
+    priors: bool = False
+    same_task: bool = False
+    across_cells: bool = False
+    shown: Shown
+    items: Items = Items()
+    retire_after: int = 1
+    retire_below: float = 0.0
+
+
+class MemoryConfig(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Memory of a loop, and of all loops."""
+
+    max_episodes: Count = 1
+    show_session: bool = False
+    heading: Name = "Earlier attempts"
+    reflection_files: Place | None = None
+    """A folder with one subfolder per loop."""
+    shared: SharedConfig
+
+
+class CacheConfig(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Caches of calls, vectors and executions."""
+
+    mode: Any = ""
+    """Checked by the cache."""
+    path: Place = ""
+    embeddings: Place | None = None
+    executions: Place | None = None
+
+
+class StorageConfig(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Places; each is checked by the part that uses it."""
+
+    url: Any = None
+    calls: Any = None
+    spending: Any = None
+    tracking: Any = None
+    scratch: Any = None
+
+
+class PricesConfig(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    path: Place | None = None
+    """A price file, which takes precedence over the lab's."""
+
+
+class RunConfig(Record, frozen=True, kw_only=True):
+    """The config of a run."""
+
+    whole: dict[str, Any]
+    """The same as plain values, with own keys: what manifest and digests hold."""
+    unresolved: dict[str, Any]
+    """The same before its interpolations were resolved."""
+    arm: Name
+    seed: Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]  # JSON readers round larger ones
+    benchmark: BenchmarkConfig
+    model: Node
+    actor: Node
+    evaluator: Node
+    critic: Node = NONE
+    reviser: Node = NONE
+    reflector: Node
+    prompts: Node = NONE
+    recall: Node = NONE
+    retriever: Node = NONE
+    embedder: Node = NONE
+    curator: Node
+    store: Node = NONE
+    suite_writer: Node = NONE
+    tracker: Node = NONE
+    loop: LoopConfig
+    memory: MemoryConfig
+    sandbox: SandboxConfig
+    quality: QualityConfig
+    cache: CacheConfig
+    storage: StorageConfig | None = None
+    prices: PricesConfig | None = None
+    caps: Caps | None = None
+    roles: dict[str, Node | None] = NONE
+    stop: dict[str, Node] = NONE
+    temperature: NotNegative | None = None
+    feedback_source: Any = "visible"
+    """Checked by the composition root."""
+    run_root: Place = "runs"
+    workers: Parallel | None = None
+    resume: Place | None = None
+    only: Literal["unscored"] | None = None
+    quiet: bool = False
+    sweep_id: Place | None = None
+    study: Place | None = None
+    silent_replies: Repeats | None = None
+
+    @classmethod
+    def of(cls, cfg: RunConfig | Config | Mapping[str, Any]) -> RunConfig:
+        """The records of a composed config, or of that of a manifest; records as they are.
+
+        Raises ConfigError: a value is missing, has the wrong type or is out of range.
+        """
+        return cfg if isinstance(cfg, RunConfig) else cls._decoded(plain(cfg), plain(cfg, resolve=False))
+
+    @classmethod
+    def _decoded(cls, whole: dict[str, Any], unresolved: dict[str, Any]) -> RunConfig:
+        if missing := [key for key in NEEDED if key not in whole]:
+            raise ConfigError(missing[0], "no value", f"{missing[0]}=…")
+        for place, value in scalars("", whole):
+            _check_scalar(place, value)
+        parts = {key: node for key, node in whole.items() if key in PARTS}
+        parts |= {f"roles.{name}": node for name, node in (whole.get("roles") or {}).items() if node is not None}
+        parts |= {f"stop.{name}": node for name, node in (whole.get("stop") or {}).items()}
+        for key, node in parts.items():
+            converted(key, node, _Model if key == "model" or key.startswith("roles.") else Part)
+        values = {key: converted(key, whole[key], kind) for key, kind in KEYS.items() if key in whole}
+        return cls(whole=whole, unresolved=unresolved, **values)
+
+    def having(self, values: Mapping[str, Any]) -> RunConfig:
+        """The same with other values, by dotted key; interpolations read them."""
+        cfg = self
+        for key, value in values.items():
+            path = key.split(".")
+            whole, unresolved = (_with(plain_values, path, value) for plain_values in (cfg.whole, cfg.unresolved))
+            cfg = replace(_with(cfg, path, value), whole=whole, unresolved=unresolved)
+        texts = [text for _, text in scalars("", cfg.unresolved) if isinstance(text, str) and "${" in text]
+        if not any(f"${{{key}}}" in text for key in values for text in texts):
+            return cfg
+        from omegaconf import OmegaConf
+
+        return RunConfig.of(OmegaConf.create(cfg.unresolved))
+
+    @property
+    def models(self) -> dict[str, Node]:
+        """Nodes of the models that roles have for themselves, by role."""
+        return {role: node for role, node in self.roles.items() if node is not None}
+
+
+KEYS = {field.name: field.type for field in fields(RunConfig) if field.name not in ("whole", "unresolved")}
+"""Types of the values, by top-level key."""
+NEEDED = tuple(field.name for field in fields(RunConfig) if field.required and field.name in KEYS)
+PARTS = tuple(key for key, kind in KEYS.items() if kind == Node)
+
+
+def _with(node: Any, path: list[str], value: Any) -> Any:
+    """A copy of records or mappings with another value at `path`."""
+    if not path:
+        return value
+    name, *below = path
+    if isinstance(node, Record):
+        return replace(node, **{name: _with(getattr(node, name), below, value)})
+    return {**node, name: _with(node.get(name, {}), below, value)}
+
+
+def scalars(key: str, node: Any) -> Iterator[tuple[str, Any]]:
+    """Every scalar with its dotted key."""
+    if isinstance(node, dict | list):
+        for name, value in node.items() if isinstance(node, dict) else enumerate(node):
+            if isinstance(node, dict) and not isinstance(name, str):
+                raise ConfigError(key or "config", f"a key {name!r}", "words", "put it into quotes")
+            yield from scalars(f"{key}.{name}" if key else str(name), value)
+    else:
+        yield key, node
+
+
+def places(node: Any) -> set[str]:
+    """Every dotted key."""
+    parts = [place.split(".") for place, _ in scalars("", node)]
+    return {".".join(place[:depth]) for place in parts for depth in range(1, len(place) + 1)}
+
+
+def _check_scalar(key: str, value: Any) -> None:
+    """Raises ConfigError: the value fits into no manifest or path."""
+    if value == "???" and not key.startswith(("storage.", "hydra.")):  # these are checked by the parts that use them
+        raise ConfigError(key, "no value", f"{key}=…")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ConfigError(key, value, "a finite number")
+    if isinstance(value, int) and abs(value) >= 2**63:
+        raise ConfigError(key, f"a number of {value.bit_length()} bits", "at most 64")
+    if isinstance(value, str) and ("\x00" in value or any("\ud800" <= letter <= "\udfff" for letter in value)):
+        raise ConfigError(key, repr(value[:40]), "text in UTF-8, without NUL")
