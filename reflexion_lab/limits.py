@@ -102,7 +102,8 @@ def expected_at(kind: Any, path: Sequence[str], value: Any) -> str:
         if path and path[0] in fields:
             return expected_at(fields[path[0]], path[1:], value)
     plain = _plain(kind)
-    return expected(plain, value) if plain is not Any else "a section of keys" if is_struct else ""
+    is_section = is_struct or get_origin(option) is dict
+    return expected(plain, value) if plain is not Any else "a section of keys" if is_section else ""
 
 
 def _expected(kind: Any, value: Any) -> str:

@@ -10,6 +10,7 @@ A metric of attempts or tasks is a column of that frame; tables of runs and arms
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
@@ -113,6 +114,8 @@ class Metric(Record, frozen=True, kw_only=True):
         return float(sum(known)) if self.unit == "count" else sum(known) / len(known)
 
 
+COUNTS = ("n", "tasks", "clusters", "n_expected", "n_logged", "no_feedback", "train", "seeds", "no_verdict")
+"""Counts of a row of a comparison, which are among its lines."""
 REGISTRY: dict[tuple[Level, str], Metric] = {}
 """By level and name, in the order of tables."""
 
@@ -168,7 +171,7 @@ def register_own(functions: Mapping[str, Callable[..., Any]], columns: Collectio
     Raises ConfigError: a first parameter or return annotation does not say what is measured, or a name is the lab's.
     """
     of_lab = [each for each in REGISTRY.values() if each.is_of_lab]
-    taken = set(columns) | {key for each in of_lab for key in (each.name, each.key(), each.key(True))}
+    taken = {*columns, *COUNTS} | {key for each in of_lab for key in (each.name, each.key(), each.key(True))}
     levels: dict[str, Level] = {"attempt": "attempt", "attempts": "task", "log": "run", "arm": "arm"}
     for name, function in functions.items():
         try:
@@ -181,7 +184,7 @@ def register_own(functions: Mapping[str, Callable[..., Any]], columns: Collectio
         kinds = set(get_args(signature.return_annotation) or (signature.return_annotation,)) - {type(None)}
         if len(kinds) != 1 or not kinds <= {bool, int, float}:
             raise ConfigError(f"metrics.{name}", "no return annotation bool or float", "-> bool (a share) or -> float")
-        if {name, f"{name}_rate"} & taken:
+        if {name, f"{name}_rate"} & taken or re.search(r"_(as_run|equal_\w+|area)$|^price_", name):
             raise ConfigError(f"metrics.{name}", "the name of a metric or column of the lab", "a name of its own")
         REGISTRY.pop((levels[first], name), None)
         unit: Unit = "share" if kinds == {bool} else "number"

@@ -101,7 +101,8 @@ class Archive:
         """In the order in which they get room; mistakes are the longest."""
         self.curated = curated
         self.keeps_episodes = keeps_episodes
-        self._taken, self._has_learnt = 0, False
+        self._taken, self.has_learnt = 0, False
+        self.hint = "`reflexion-lab memory import` can import its folder later"
         self._times: dict[str, float] = {}  # of the episodes that a resumed run has stored, by id
 
     def begin(
@@ -185,7 +186,7 @@ class Archive:
         dated = [replace(each, timestamp=self._times.get(each.episode_id, each.timestamp)) for each in episodes]
         loops = self._put(dated)
         changed = [record for kind in self.kinds for record in kind.learn(loops)]
-        self._has_learnt = True
+        self.has_learnt = True
         records: list[Stored] = [*dated, *changed]
         self._in_store(lambda: self.store.append(records), "the run continues")
 
@@ -195,7 +196,7 @@ class Archive:
 
     def _finish(self) -> None:
         try:
-            if self._has_learnt and sum(1 for _ in self.store.read(Episode)) != self._taken:
+            if self.has_learnt and sum(1 for _ in self.store.read(Episode)) != self._taken:
                 recount(self.store)
         finally:
             self.store.close()
@@ -205,7 +206,7 @@ class Archive:
         try:
             work()
         except (StoreError, ValueError, OSError) as problem:
-            _warn(f"{problem}; {outcome}; `reflexion-lab memory import` can import its folder later")
+            _warn(f"{problem}; {outcome}; {self.hint}")
 
     def similar(
         self, task: Task, own: Sequence[Episode], k: int, min_score: float, outcome: Outcome = "any"

@@ -74,7 +74,7 @@ def session_of(past: Sequence[Episode], session: Session) -> Session:
 def evaluation_of(episode: Episode) -> Evaluation:
     """The verdict as far as an episode holds it: checks that passed are without names."""
     results, about = episode.results, episode.metadata
-    tests = results.tests - sum(check.kind == "test" for check in results.failing)
+    tests = max(0, results.tests - sum(check.kind == "test" for check in results.failing))
     passing = ["test"] * tests + ["lint"] * (results.passed - tests)
     return Evaluation(
         passed=episode.passed, outcome=about.get("outcome", "pass" if episode.passed else "fail"),

@@ -39,10 +39,11 @@ from reflexion_lab.records import (
     Trajectory,
     Usage,
     Wisdom,
+    identity,
 )
 from reflexion_lab.runner import objects
 from reflexion_lab.runner.config.assemble import loop_factory, manifest_of
-from reflexion_lab.runner.config.build import build, has_durable_store
+from reflexion_lab.runner.config.build import build, converted, has_durable_store, unknown
 from reflexion_lab.runner.config.choices import options
 from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.config.parts import Models, load_archive, load_models, load_sandbox
@@ -81,10 +82,12 @@ class Tested(NamedTuple):
     test: Callable[..., Any]
 
     def evaluate(self, task: Task, trajectory: Trajectory) -> Evaluation:
+        values: tuple[Any, ...] = (trajectory.solution,)
         with suppress(ValueError):  # a built-in function without a signature takes the code
-            if len(inspect.signature(self.test).parameters) > 1:
-                return evaluation_of(awaited(self.test)(trajectory.solution, task))
-        return evaluation_of(awaited(self.test)(trajectory.solution))
+            named = inspect.signature(self.test).parameters.values()
+            asked = [each for each in named if each.default is each.empty and each.kind <= each.POSITIONAL_OR_KEYWORD]
+            values += (task,) * (len(asked) > 1)
+        return evaluation_of(awaited(self.test)(*values))
 
 
 class Answers:
@@ -180,7 +183,7 @@ class AgentMemory:
 
     def _begin(self) -> Beginning:
         self.archive = cast("Archive", self._make())
-        self.archive.keeps_episodes = True
+        self.archive.keeps_episodes, self.archive.hint = True, "agent.save_run(FOLDER) keeps them"
         self.by_session, self.by_agent = self.archive.buffer.by_session, self.archive.buffer.by_agent
         return self.archive.begin()
 
@@ -237,6 +240,7 @@ class AgentMemory:
             if path is not None:
                 load(archive.store, Path(path))
             self._begin()
+            self.archive.has_learnt = archive.has_learnt or path is not None
 
     def close(self) -> None:
         """Close the store; its wisdom then counts what others have added, too."""
@@ -247,7 +251,8 @@ class Agent(AbstractContextManager["Agent"]):
     """The loop, its parts and its memory, which `rl.agent(…)` makes. Threads may call `solve` at once. `close`,
     or the end of a `with` block or of the process, closes memory, models and sandbox.
 
-    Functions may be async; what they raise, `solve` raises. Raises ConfigError: a value or a result is invalid.
+    Functions may be async; what `generate` and `test` raise, `solve` raises; what `reflect` raises is the `problem` of
+    its reflection. Raises ConfigError: a value or a result is invalid.
 
     Parameters
     ----------
@@ -257,8 +262,8 @@ class Agent(AbstractContextManager["Agent"]):
         `(task, recollection) -> text`: `task.prompt` is the task, `recollection.text` what memory gives, ready for a
         prompt. Where no function tests it, the first program in the text counts.
     test : function, name of an evaluator, or Evaluator
-        `(code) -> verdict` or `(code, task) -> verdict`: whether it passed, a list of (name, passed, message), or an
-        `Evaluation`. `"unit_tests"`: the task's visible tests, in the sandbox.
+        `(code) -> verdict`, or `(code, task) -> verdict` without defaults: whether it passed, a list of
+        (name, passed, message), or an `Evaluation`. `"unit_tests"`: the task's visible tests, in the sandbox.
     reflect : function, name of a reflector or model, or Reflector
         `prompt -> reply`, such as a call of a model. None: no reflections.
     fallback : "rules" or None
@@ -298,11 +303,14 @@ class Agent(AbstractContextManager["Agent"]):
         named, parts = _parts(generate, test, reflect, fallback)
         self._overrides = [*LINES, *as_lines([values, *named, *_store(memory), *overrides])]
         self._parts = {"recall": recall, **parts}
-        self._can_solve, self._timeout = None not in (generate, test), timeout
+        self._can_solve = None not in (generate, test)
         self._held = ExitStack()
         self.close = weakref.finalize(self, self._held.close)
         with one_line_errors():
             cfg = RunConfig.of(compose(*with_objects(self._overrides, self._parts)))
+            if cfg.feedback_source != "visible":
+                raise ConfigError("feedback_source", cfg.feedback_source, "visible: what test= says drives the loop")
+            self._timeout = cfg.loop.timeout
             models, self._sandbox = load_models(cfg), load_sandbox(cfg, servers=1)
             self._held.callback(models.close)
             self._held.callback(self._sandbox.close)
@@ -356,7 +364,8 @@ class Agent(AbstractContextManager["Agent"]):
 
         Raises FolderError: there is such a folder, or no solved task.
         """
-        place, solved = Path(folder), [_alone(*each) for each in self._solved]
+        place, names = Path(folder), {task.loop_id for task, *_ in self._solved if task.repetition == 1}
+        solved = [_alone(names, *each) for each in self._solved]
         if not solved or place.exists():
             raise FolderError(place, "an old folder" if solved else "no solved task", "a new folder, and a solved task")
         lines = [line for line in self._overrides if not line.startswith("benchmark")]
@@ -388,20 +397,28 @@ class Agent(AbstractContextManager["Agent"]):
         self.close()
 
 
-def _alone(task: Task, attempts: Sequence[Attempt], seconds: float) -> tuple[Task, list[Attempt], float]:
+def _alone(
+    names: set[str], task: Task, attempts: Sequence[Attempt], seconds: float
+) -> tuple[Task, list[Attempt], float]:
     """A loop as that of a task of its own, also where it is a repetition: in a run, all tasks are repeated alike."""
-    name = f"{task.task_id}-{task.repetition}" if task.repetition > 1 else task.task_id
+    name, number = task.task_id, task.repetition
+    while task.repetition > 1 and name in names:
+        name, number = f"{task.task_id}-{number}", number + 1
+    names.add(name)
     return replace(task, task_id=name, repetition=1), [replace(each, task_id=name) for each in attempts], seconds
 
 
 def task_of(task: str | Task | Mapping[str, Any]) -> Task:
-    """The task of a text, or of the fields of one. Equal texts are the same task."""
-    if isinstance(task, Task):
-        return task
+    """The task of a text, or of the fields of one. Equal texts are the same task. Raises ConfigError: it is no task."""
     if isinstance(task, str):
         name = hashlib.sha256(task.encode(errors="replace")).hexdigest()[:12]
         return Task(task_id=f"task-{name}", prompt=task, entry_point="solve")
-    return msgspec.convert(task, Task)
+    if isinstance(task, Mapping) and (strange := task.keys() - set(Task.__struct_fields__)):
+        raise unknown(f"task.{min(strange)}", Task.__struct_fields__)
+    whole = task if isinstance(task, Task) else converted("task", task, Task)
+    if identity(whole.task_id)[1] > 1:
+        raise ConfigError("task.task_id", whole.task_id, "an id that does not end in @passNUMBER, as later passes do")
+    return whole
 
 
 def _parts(generate: Any, test: Any, reflect: Any, fallback: str | None) -> tuple[list[str], dict[str, Any]]:

@@ -162,6 +162,8 @@ def _of_json(path: Path) -> Iterator[Entry]:
     except (*UNREADABLE, StoreError) as fault:
         yield Entry(str(path), None, str(fault) if isinstance(fault, StoreError) else f"{path}: {fault}; {AN_EXPORT}")
         return
+    for name in sorted(whole.keys() - {"schema", *KINDS}):
+        yield Entry(str(path), None, f"{path}, {name}: an unknown section, expected {', '.join(KINDS)}")
     for kind, record in KINDS.items():
         rows = whole.get(kind, [])
         if not isinstance(rows, list):

@@ -164,6 +164,43 @@ def test_the_time_limit_is_of_the_whole_loop():
     assert (result.stop_reason, 2 <= len(result.attempts) <= 3) == ("timeout", True)
 
 
+def test_what_an_own_test_raises_is_no_reason_to_ask_it_again():
+    asked = []
+
+    def test(code, task=None):
+        return int(asked.append(code) or code) > 3
+
+    with pytest.raises(ValueError, match="invalid literal"):
+        agent(generate=lambda *_: "three", test=test).solve("Write a number.")
+    assert asked == ["three"]
+    assert agent(generate=lambda *_: "2", test=lambda code, strict=True: strict is True).solve("A number.").passed
+
+
+def test_an_override_wins_over_the_time_limit():
+    slow = agent("loop.timeout=0.3", generate=lambda *_: time.sleep(1) or "2", timeout=60)
+    assert slow.solve("Write minus two.").stop_reason == "timeout"
+
+
+def test_repetitions_are_saved_beside_tasks_of_their_names(tmp_path):
+    mine = agent()
+    for name in ("t", "t", "t-2"):
+        mine.solve({"task_id": name, "prompt": "Write minus two.", "entry_point": "solve"})
+    assert set(RunFolder(mine.save_run(tmp_path / "run").path).attempts) == {"t", "t-2", "t-3"}
+
+
+@pytest.mark.parametrize(
+    ("task", "words"),
+    [
+        ({"task_id": "t", "entry_point": "f"}, r"task\.prompt: got no value"),
+        ({"task_id": "t", "prompt": "p", "entry_point": "f", "visible_test": ()}, "did you mean 'task.visible_tests'"),
+        ({"task_id": "t@pass2", "prompt": "p", "entry_point": "f"}, "@passNUMBER"),
+    ],
+)
+def test_what_is_no_task_is_refused(task, words):
+    with pytest.raises(ConfigError, match=words):
+        agent().solve(task)
+
+
 def test_async_functions_are_awaited_also_where_a_loop_runs():
     async def generate(task, recollection):
         await asyncio.sleep(0)

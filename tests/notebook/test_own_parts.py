@@ -263,6 +263,8 @@ def of_nothing(words) -> bool:
         ({"benchmark": TWICE}, "benchmark: got dict, expected a list of tasks"),
         ({"model": OpenAIModel("any", "http://127.0.0.1:9/v1")}, "got a OpenAIModel object, expected its config"),
         ({"metrics": {"passed": tries}}, "metrics.passed: got the name of a metric or column of the lab"),
+        ({"metrics": {"seeds": tries}}, "metrics.seeds: got the name of a metric or column of the lab"),
+        ({"metrics": {"tries_as_run": tries}}, "metrics.tries_as_run: got the name of a metric or column of the lab"),
     ],
 )
 def test_what_it_refuses_before_anything_runs(here, arguments, message):

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from reflexion_lab.analysis.comparison import Comparison
 from reflexion_lab.analysis.comparison.row import Difference, Row
-from reflexion_lab.analysis.metrics import Value
+from reflexion_lab.analysis.metrics import COUNTS, Value
 from reflexion_lab.analysis.stats.intervals import Estimate, Rate
 from reflexion_lab.records import Record
 
@@ -18,7 +18,6 @@ FACTS = (
     "alone", "curve", "refused", "unknown", "currencies", "unmatched", "calls", "reflections", "memory", "began",
 )  # fmt: skip
 """Fields of a row that are no figures."""
-COUNTS = ("n", "tasks", "clusters", "n_expected", "n_logged", "no_feedback", "train")
 PRICES = ("spend", "baseline_spend", "solved", "baseline_solved", "ratio", "break_even")
 """Fields of `RetryPrice`."""
 
@@ -31,6 +30,8 @@ class Line(Record, frozen=True, kw_only=True, omit_defaults=True):
     """`Metric.key`: `upper_bound` in the place of `pass_at_1` where hidden tests or solutions reached the loops."""
     budget: str = ""
     """`as_run`, or `equal_` and the unit; "" for a figure of the arm alone."""
+    baseline: str = ""
+    """At a budget, the arm of comparison."""
     value: float | None = None
     """None where there is no difference: `verdict` tells why."""
     low: float | None = None
@@ -69,20 +70,22 @@ class Line(Record, frozen=True, kw_only=True, omit_defaults=True):
 
 def lines(comparison: Comparison) -> list[Line]:
     """All figures of all arms."""
-    return [line for row in comparison.rows for line in of_row(row)]
+    every, baseline = (line for row in comparison.rows for line in of_row(row)), comparison.baseline or ""
+    return [replace(line, baseline=baseline) if line.budget else line for line in every]
 
 
 def of_row(row: Row) -> Iterator[Line]:
-    counts = {name: getattr(row, name) for name in COUNTS}
-    counts |= {"seeds": len(row.seeds), "no_verdict": len(row.no_verdict), f"{row.metric}_area": row.area}
-    for name, value in (row.metrics | counts).items():
+    fields = {name: getattr(row, name) for name in COUNTS}
+    counts = {name: n if isinstance(n, int) else len(n) for name, n in fields.items()}
+    for name, value in (row.metrics | counts | {f"{row.metric}_area": row.area}).items():
         yield from _line(row, name, value)
     if row.refused:
         yield Line(arm=row.arm, metric=row.metric, budget="as_run", verdict=row.refused)
     for budget, difference in row.differences.items():
         yield _difference(row, budget, difference)
         for name in PRICES if difference.price else ():
-            yield from _line(row, f"price_{name}", getattr(difference.price, name), budget)
+            for line in _line(row, f"price_{name}", getattr(difference.price, name), budget):
+                yield replace(line, matched=difference.cut and difference.cut.is_matched)
     for unit, reason in row.unmatched.items():
         yield Line(arm=row.arm, metric=row.metric, budget=f"equal_{unit}", verdict=reason)
 

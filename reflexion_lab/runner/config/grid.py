@@ -79,7 +79,7 @@ def cells(overrides: Sequence[str]) -> list[Cell]:
         is_group = functools.cache(lambda key: bool(loader.get_group_options(key, overrides=searched)))
         version = object() if searched else conf_version()  # files of a search path may change between two sweeps
         chosen = [in_full(words) for words in grid]  # a sweep over models: model=openai/a,openai/b
-        return [Cell.of(n, words, _of_cell(n, words, version, searched, is_group)) for n, words in enumerate(chosen)]
+        return [_cell(n, words, version, searched, is_group) for n, words in enumerate(chosen)]
 
 
 def lines(grid: dict[str, Any]) -> list[str]:
@@ -139,11 +139,11 @@ def _swept_by_config(fixed: list[str]) -> list[str]:
     return [f"{key}={value}" for key, value in (params or {}).items()]
 
 
-def _of_cell(
+def _cell(
     number: int, words: Sequence[str], version: object, searched: Sequence[str], is_group: Callable[[str], bool]
-) -> Config:
+) -> Cell:
     try:
-        return with_values(words, version, searched, is_group)
+        return Cell.of(number, words, with_values(words, version, searched, is_group))
     except Exception as problem:
         suggest_key(problem, words)
         problem.add_note(f"in cell {number}: {' '.join(words)}")

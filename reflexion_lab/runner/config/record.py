@@ -6,6 +6,7 @@ A part's node stays a mapping with `_target_`: the constructor that it names is 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
@@ -161,17 +162,17 @@ class RunConfig(Record, frozen=True, kw_only=True):
     model: Node
     actor: Node
     evaluator: Node
-    critic: Node = NONE
-    reviser: Node = NONE
+    critic: Node
+    reviser: Node
     reflector: Node
-    prompts: Node = NONE
-    recall: Node = NONE
-    retriever: Node = NONE
-    embedder: Node = NONE
+    prompts: Node
+    recall: Node
+    retriever: Node
+    embedder: Node
     curator: Node
-    store: Node = NONE
-    suite_writer: Node = NONE
-    tracker: Node = NONE
+    store: Node
+    suite_writer: Node
+    tracker: Node
     loop: LoopConfig
     memory: MemoryConfig
     sandbox: SandboxConfig
@@ -180,8 +181,8 @@ class RunConfig(Record, frozen=True, kw_only=True):
     storage: StorageConfig | None = None
     prices: PricesConfig | None = None
     caps: Caps | None = None
-    roles: dict[str, Node | None] = NONE
-    stop: dict[str, Node] = NONE
+    roles: dict[str, Any] = NONE
+    stop: dict[str, Any] = NONE
     temperature: NotNegative | None = None
     feedback_source: Any = "visible"
     """Checked by the composition root."""
@@ -208,13 +209,13 @@ class RunConfig(Record, frozen=True, kw_only=True):
             raise ConfigError(missing[0], "no value", f"{missing[0]}=…")
         for place, value in scalars("", whole):
             _check_scalar(place, value)
-        parts = {key: node for key, node in whole.items() if key in PARTS}
-        parts |= {f"roles.{name}": node for name, node in (whole.get("roles") or {}).items() if node is not None}
-        parts |= {f"stop.{name}": node for name, node in (whole.get("stop") or {}).items()}
-        for key, node in parts.items():
-            converted(key, node, _Model if key == "model" or key.startswith("roles.") else Part)
         values = {key: converted(key, whole[key], kind) for key, kind in KEYS.items() if key in whole}
-        return cls(whole=whole, unresolved=unresolved, **values)
+        cfg = cls(whole=whole, unresolved=unresolved, **values)
+        nodes = {key: getattr(cfg, key) for key in PARTS} | {"benchmark.load": cfg.benchmark.load}
+        nodes |= {f"stop.{name}": node for name, node in cfg.stop.items()}
+        for key, node in (nodes | {f"roles.{role}": node for role, node in cfg.models.items()}).items():
+            converted(key, node, _Model if key == "model" or key.startswith("roles.") else Part)
+        return cfg
 
     def having(self, values: Mapping[str, Any]) -> RunConfig:
         """The same with other values, by dotted key; interpolations read them."""
@@ -223,8 +224,9 @@ class RunConfig(Record, frozen=True, kw_only=True):
             path = key.split(".")
             whole, unresolved = (_with(plain_values, path, value) for plain_values in (cfg.whole, cfg.unresolved))
             cfg = replace(_with(cfg, path, value), whole=whole, unresolved=unresolved)
+        names = {name for key in values for name in key.split(".")}  # also of a relative interpolation, or of a section
         texts = [text for _, text in scalars("", cfg.unresolved) if isinstance(text, str) and "${" in text]
-        if not any(f"${{{key}}}" in text for key in values for text in texts):
+        if names.isdisjoint(re.findall(r"\w+", " ".join(texts))):
             return cfg
         from omegaconf import OmegaConf
 
@@ -239,7 +241,7 @@ class RunConfig(Record, frozen=True, kw_only=True):
 KEYS = {field.name: field.type for field in fields(RunConfig) if field.name not in ("whole", "unresolved")}
 """Types of the values, by top-level key."""
 NEEDED = tuple(field.name for field in fields(RunConfig) if field.required and field.name in KEYS)
-PARTS = tuple(key for key, kind in KEYS.items() if kind == Node)
+PARTS = tuple(key for key, kind in KEYS.items() if kind == Node and key not in ("roles", "stop"))
 
 
 def _with(node: Any, path: list[str], value: Any) -> Any:
