@@ -1,4 +1,7 @@
-"""The loop in a program of one's own: own generator and executor, with the memory, reflectors and loop of a run."""
+"""The loop in a program of one's own: own generator and executor, with the memory, reflectors and loop of a run.
+
+One file: an agent is wiring, and its parts are the adapters of functions.
+"""
 
 from __future__ import annotations
 

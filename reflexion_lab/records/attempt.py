@@ -1,4 +1,7 @@
-"""Tasks; calls of a model; attempts: drafts, critiques and programs, their verdicts and reflections."""
+"""Tasks; calls of a model; attempts: drafts, critiques and programs, their verdicts and reflections.
+
+One file, since each record holds the ones before it, and most of its lines are the sentences below their fields.
+"""
 
 from __future__ import annotations
 

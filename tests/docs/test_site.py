@@ -89,12 +89,17 @@ def test_nothing_is_loaded_from_the_network(site, pages):
     assert fetched == []
 
 
+GUIDES = {False: "explore.md", True: "in_your_own_agent.md"}
+"""Pages of functions and of classes."""
+
+
 def test_every_public_name_is_documented(site, pages):
     anchors = pages[site / "api" / "index.html"].anchors
-    names = [name for name in reflexion_lab.__all__ if name != "plot"] + ["notebook.plot"]
+    homes = {"plot": "notebook.plot", "agent": "notebook.agent.Agent"}
+    names = [homes.get(name, name) for name in reflexion_lab.__all__]
     assert [name for name in names if f"reflexion_lab.{name}" not in anchors] == []
-    guide = (ROOT / "docs" / "guides" / "explore.md").read_text()
-    assert [name for name in reflexion_lab.__all__ if f"rl.{name}" not in guide] == []
+    guides = {is_class: (ROOT / "docs" / "guides" / page).read_text() for is_class, page in GUIDES.items()}
+    assert [name for name in reflexion_lab.__all__ if f"rl.{name}" not in guides[name[0].isupper()]] == []
 
 
 def test_every_room_is_documented(pages):

@@ -1,4 +1,7 @@
-"""HTTP requests: the SDK's client, its retries, and how answers and errors are read."""
+"""HTTP requests: the SDK's client, its retries, and how answers and errors are read.
+
+One file: which answer is asked again, waits, ends the run or counts as a reply is one table of cases.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Row of an arm in a comparison, and its paired difference to the baseline."""
+"""Row of an arm in a comparison, and its paired difference to the baseline.
+
+One file: half of its lines are the sentences below the fields of two records.
+"""
 
 from __future__ import annotations
 

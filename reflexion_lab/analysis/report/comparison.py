@@ -1,4 +1,7 @@
-"""A comparison as tables that fit a terminal of 100 columns."""
+"""A comparison as tables that fit a terminal of 100 columns.
+
+One file: tables, warnings and sentences of a comparison use the same cells and words.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A run as tables for a terminal, with the warnings and facts that its page shows too."""
+"""A run as tables for a terminal, with the warnings and facts that its page shows too.
+
+One file: each table is a list of labels and functions.
+"""
 
 from __future__ import annotations
 

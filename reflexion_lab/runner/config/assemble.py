@@ -1,4 +1,7 @@
-"""The composition root: from a config, composed or recorded in a manifest, to the checked parts of its run."""
+"""The composition root: from a config, composed or recorded in a manifest, to the checked parts of its run.
+
+One file: the order in which parts are checked and opened is what it is about.
+"""
 
 from __future__ import annotations
 

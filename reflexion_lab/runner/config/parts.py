@@ -1,4 +1,4 @@
-"""Factories of single parts from a config; `compose` assembles them."""
+"""Factories of single parts from a config; `assemble` puts them together. One file: they share rules of few lines."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The manifest of a run, written before its start: config, digests, versions, environment.
 
-It identifies neither the machine nor its user.
+It identifies neither the machine nor its user. One file: what goes into a digest stands beside what does not.
 """
 
 from __future__ import annotations
