@@ -99,7 +99,7 @@ def held(swept, digest):
     "overrides",
     [
         ["stop=[plateau],[budget]", "reflector=rules,none"],
-        ["benchmark.name='a, b',c", "+benchmark.extra=1,2"],
+        ["benchmark.name='a, b',c", "+own.extra=1,2"],
         ["memory.shared.shown={wisdom: 3, insights: 2}", "sandbox.limits.cpu_seconds=1.5"],
         ["recall.omega=0,1,all", "seed=range(2)"],
         ["experiment=simple,warming,retry", "seed=0,3"],
