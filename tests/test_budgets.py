@@ -32,7 +32,7 @@ def test_lines_are_within_budget(wing):
 
 def test_every_budget_is_of_a_wing():
     assert BUDGETS.keys() == LINES.keys()
-    assert sum(BUDGETS.values()) - BUDGETS["tests"] <= 51_368
+    assert sum(BUDGETS.values()) - BUDGETS["tests"] <= 51_356
     assert BUDGETS["tests"] <= 47_236
 
 

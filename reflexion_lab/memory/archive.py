@@ -121,9 +121,8 @@ class Archive:
             self.curated.begin({item.item_id: item for item in items}.values())
         if beginning:
             places = (place for place, each in enumerate(episodes, 1) if each.episode_id == beginning.newest_episode)
-            episodes = episodes[
-                : min(beginning.episodes, next(places, 0))
-            ]  # later ones are not read, after a prune, too
+            until = min(beginning.episodes, next(places, 0))  # later ones are not read, after a prune, too
+            episodes = episodes[:until]
         if beginning and run_id:
             episodes = [each for each in episodes if not each.episode_id.startswith(f"ep-{run_id}/")]
             own = (each for each in stored if each.episode_id.startswith(f"ep-{run_id}/"))

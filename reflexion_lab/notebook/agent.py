@@ -1,7 +1,4 @@
-"""The loop in a program of one's own: own generator and executor, with the memory, reflectors and loop of a run.
-
-One file: an agent is wiring, and its parts are the adapters of functions.
-"""
+"""The loop in a program of one's own: own generator and executor, with the memory, reflectors and loop of a run."""
 
 from __future__ import annotations
 
@@ -124,16 +121,12 @@ def evaluation_of(result: Any) -> Evaluation:
         return result
     try:
         rows: Any = result if isinstance(result, Sequence) else [("test", result)]
-        outcomes: dict[Any, str] = {True: "pass", False: "fail"}
-        checks = [
-            Check(name=str(name), outcome=outcomes[ok], message="".join(map(str, more))) for name, ok, *more in rows
-        ]
+        marks: dict[Any, str] = {True: "pass", False: "fail"}
+        checks = tuple(Check(name=str(n), outcome=marks[ok], message="".join(map(str, m))) for n, ok, *m in rows)
     except (TypeError, ValueError, KeyError):
         expected = "true or false, a list of (name, passed, message), or an Evaluation"
         raise ConfigError("test(…)", repr(result)[:80], expected) from None
-    return (
-        verdict(tuple(checks), feedback(checks)) if checks else Evaluation(passed=False, outcome="no_tests", reward=0)
-    )
+    return verdict(checks, feedback(checks)) if checks else Evaluation(passed=False, outcome="no_tests", reward=0)
 
 
 class Deadline:
@@ -245,10 +238,6 @@ class AgentMemory:
             self._begin()
             self.archive.has_learnt = archive.has_learnt or path is not None
 
-    def close(self) -> None:
-        """Close the store; its wisdom then counts what others have added, too."""
-        self.archive.close()
-
 
 class Agent(AbstractContextManager["Agent"]):
     """The loop, its parts and its memory, which `rl.agent(…)` makes. Threads may call `solve` at once. `close`,
@@ -318,10 +307,9 @@ class Agent(AbstractContextManager["Agent"]):
             self._held.callback(models.close)
             self._held.callback(self._sandbox.close)
             self.memory = AgentMemory(cfg, models)
-            self._held.callback(self.memory.close)
+            self._held.callback(self.memory.close)  # its wisdom then counts what others have added, too
             self.run_id = models.meter.scope = f"{time.strftime('%Y%m%d-%H%M%S')}-{cfg.arm}-{uuid4().hex[:8]}"
-            state = "filled" if self.memory.beginning.episodes else "empty"
-            self._store = state * has_durable_store(cfg.store)
+            self._store = ("filled" if self.memory.beginning.episodes else "empty") * has_durable_store(cfg.store)
             self._loop = loop_factory(cfg, models, self._sandbox, cast("Archive", self.memory))
             self._loop()  # report invalid values now
         self._rounds = Rounds(self.memory.archive, 1, self.run_id, cfg.arm)
@@ -367,8 +355,9 @@ class Agent(AbstractContextManager["Agent"]):
 
         Raises FolderError: there is such a folder, or no solved task.
         """
-        place, names = Path(folder), {task.loop_id for task, *_ in self._solved if task.repetition == 1}
-        solved = [_alone(names, *each) for each in self._solved]
+        place, known = Path(folder), self._solved.copy()  # other threads go on
+        names = {task.loop_id for task, *_ in known if task.repetition == 1}
+        solved = [_alone(names, *each) for each in known]
         if not solved or place.exists():
             raise FolderError(place, "an old folder" if solved else "no solved task", "a new folder, and a solved task")
         lines = [line for line in self._overrides if not line.startswith("benchmark")]
