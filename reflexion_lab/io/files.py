@@ -80,6 +80,9 @@ def replace(path: Path, parts: Iterable[bytes], draft: Path | None = None) -> No
     """
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if path.exists() and not path.is_file():  # /dev/stdout, a pipe: written to, for root could replace even /dev/null
+        with path.open("wb") as device:
+            return device.writelines(parts)
     draft = draft or path.with_name(f".{path.name}.{secrets.token_hex(4)}{DRAFT}")
     try:
         with draft.open("wb") as file:

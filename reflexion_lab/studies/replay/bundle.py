@@ -7,6 +7,7 @@ member becomes a program or a link, and nothing is written outside of the target
 from __future__ import annotations
 
 import hashlib
+import io
 import re
 import stat
 import zipfile
@@ -20,6 +21,7 @@ import msgspec
 from sqlalchemy import Table, select
 
 from reflexion_lab.errors import DataError
+from reflexion_lab.io import files
 from reflexion_lab.io.files import RATIO, SMALL, UNREADABLE, check
 from reflexion_lab.records import Record
 from reflexion_lab.storage.sql import CALLS as CALL_TABLE
@@ -74,17 +76,14 @@ def write(path: Path, about: About, members: Mapping[str, bytes]) -> None:
         raise BundleError(path, f"{size:,} bytes to pack", f"at most {LARGEST:,}")
     about = msgspec.structs.replace(about, members={name: sha256(members[name]) for name in sorted(members)})
     text = as_json(about)
-    draft = path.with_name(f".{path.name}.draft")
-    try:
-        with zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED) as archive:
-            for name, content in {ABOUT: text, **dict(sorted(members.items()))}.items():
-                info = zipfile.ZipInfo(name)  # dated 1980, whenever it is packed
-                info.compress_type = zipfile.ZIP_DEFLATED
-                info.external_attr = 0o644 << 16
-                archive.writestr(info, content)
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in {ABOUT: text, **dict(sorted(members.items()))}.items():
+            info = zipfile.ZipInfo(name)  # dated 1980, whenever it is packed
+            info.compress_type = zipfile.ZIP_DEFLATED
+            info.external_attr = 0o644 << 16
+            archive.writestr(info, content)
+    files.replace(path, [packed.getvalue()])
 
 
 def read(path: Path) -> tuple[About, dict[str, bytes]]:
