@@ -129,7 +129,6 @@ class Recalled(NamedTuple):
 
     kind: str
     name: str
-    was_read: bool
     run: str | None
     task: str | None
     number: int | None
@@ -161,10 +160,9 @@ def memories(rows: Iterable[AttemptRow]) -> Iterator[PartRow]:
         kinds = {"episode": attempt.recalled, "wisdom": attempt.recalled_wisdom, "mistake": attempt.recalled_mistakes}
         kinds |= {"item": attempt.recalled_items, "insight": attempt.recalled_insights}
         places = {item.item_id: item for item in attempt.retrieved}
-        left_out = attempt.trajectory.left_out
-        recalled = [(kind, name, name not in left_out) for kind, names in kinds.items() for name in names]
-        for place, (kind, name, was_read) in enumerate(recalled, 1):
-            of = Recalled(kind, name, was_read, *_source(name, own), places.get(name))
+        recalled = ((kind, name) for kind, names in kinds.items() for name in names)
+        for place, (kind, name) in enumerate(recalled, 1):
+            of = Recalled(kind, name, *_source(name, own), places.get(name))
             yield PartRow(row.loop, row.number, place, of)
 
 
@@ -264,6 +262,7 @@ ATTEMPTS: Columns = {
     "recalled_wisdom": ("int64", lambda row: len(row.attempt.recalled_wisdom)),
     "recalled_mistakes": ("int64", lambda row: len(row.attempt.recalled_mistakes)),
     "recalled_items": ("int64", lambda row: len(row.attempt.recalled_items)),
+    "left_out": ("int64", lambda row: len(row.attempt.trajectory.left_out)),
     "omega": ("Int64", lambda row: row.attempt.memory.omega),
     "omega_shown": ("Int64", lambda row: row.attempt.memory.own),
     "reflection_source": ("category", lambda row: _of(row.attempt.reflection, "source")),
@@ -321,7 +320,6 @@ MEMORY: Columns = {
     "place": ("int64", lambda row: row.place),
     "kind": ("category", lambda row: row.of.kind),
     "recalled_id": ("string", lambda row: row.of.name),
-    "was_read": ("bool", lambda row: row.of.was_read),
     "source_run": ("object", lambda row: row.of.run),
     "source_task": ("object", lambda row: row.of.task),
     "source_number": ("Int64", lambda row: row.of.number),

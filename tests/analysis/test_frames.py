@@ -183,14 +183,12 @@ def test_memories_name_the_run_and_task_that_they_are_from(named, attempt):
         recalled_mistakes=(f"mistake-{FAMILIAR}/own/c-9f",),
         memory=MemoryState(capacity=3, size=1, in_context=1, total=1, omega=3),
     )
-    second = replace(second, trajectory=replace(second.trajectory, left_out=("wis-12",)))
     memory = load(named("one", attempts={"own/b": [second]})).memory
     assert memory.kind.tolist() == ["episode"] * 4 + ["wisdom", "mistake"]
     assert memory.source_run.astype("string").fillna("").tolist() == [FAMILIAR, "one", "one", "", "", FAMILIAR]
     assert _source("ep-second/a-1", ("first", "second")) == ("first", "a", 1)  # of two shards
     assert memory.source_task.astype("string").fillna("").tolist() == ["own/a", "own/a", "own/b", "", "", "own/c"]
     assert memory.source_number.fillna(0).tolist() == [2, 1, 7, 0, 0, 0]
-    assert memory.was_read.tolist() == [True] * 4 + [False, True]
 
 
 def test_checks_keep_their_order(named, attempt):

@@ -59,6 +59,12 @@ def test_each_retrieved_item_stands_with_its_place_and_query(arm, tmp_path, monk
         place = f"rank {item.rank}, score {item.score:.2f}"
         assert place in text and place in page and f"query ({retriever}): " in text
     assert all(" ".join(insight.split())[:40] in text for insight in read.recalled_insights)
+    lacking = [a.trajectory.left_out for a in every if a.task_id == read.task_id and a.trajectory.left_out]
+    assert bool(lacking) == (arm == "lessons that hardly fit")
+    for left_out in lacking:
+        assert f"no room in the prompt ({len(left_out)}): {' '.join(left_out[0].split())[:40]}" in text
+    assert ("no room in the prompt" in page) == ("no room in the prompt" in text) == bool(lacking)
+    assert rl.load(run).attempts.left_out.sum() == sum(len(attempt.trajectory.left_out) for attempt in every)
     memory = rl.load(run, texts=True).memory
     assert int(memory["rank"].notna().sum()) == sum(len(attempt.retrieved) for attempt in every)
     assert set(memory["query"].dropna()) == {item.query for attempt in every for item in attempt.retrieved}

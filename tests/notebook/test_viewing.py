@@ -290,10 +290,10 @@ def test_a_critique_stands_with_its_draft_and_its_improvement():
 
 def test_an_attempt_says_its_model_its_end_and_what_did_not_fit():
     changed = replace(attempt(recalled=("ep-1",)), recalled_wisdom=("w-1",), recalled_mistakes=("m-1",))
-    fields = {"left_out": ("ep-1",), "model": "small-1", "finish_reason": "length", "status": "unfinished"}
+    fields = {"left_out": ("ep-0",), "model": "small-1", "finish_reason": "length", "status": "unfinished"}
     read = Reader(view(working(changed, **fields)))
     assert "single_shot by small-1 reply ended: length unfinished" in read.words
-    assert "Recalled from memory 1 episode, 1 wisdom, 1 mistake episode ep-1 no room in the prompt" in read.words
+    assert "Recalled from memory 1 episode, 1 wisdom, 1 mistake no room in the prompt ep-0 " in read.words
     assert read.words.count("no room") == 1
     usual = Reader(view(attempt())).words
     assert not [text for text in ("ended", "no room", "complete", "Turns", "thought") if text in usual]

@@ -77,7 +77,7 @@ def items_read(log: Log, attempt: Attempt) -> int:
     """Number of items of other loops that the actor read; the Ω window belongs to its own loop."""
     episodes = [name for name in attempt.recalled if not log.is_own(name, attempt.task_id)]
     recalled = (*episodes, *attempt.recalled_wisdom, *attempt.recalled_mistakes, *attempt.recalled_items)
-    return len(set(recalled) - set(attempt.trajectory.left_out))
+    return len(set(recalled))
 
 
 def _groups(arm: Arm, is_later: bool) -> Passed:

@@ -102,8 +102,8 @@ class Reading(NamedTuple):
 def readings(log: Log) -> list[Reading]:
     """Readings of every attempt of the run, in its order.
 
-    Recalled items that did not fit into the prompt were not read, nor was a reflection without text. Attempts record
-    only the episodes that they read, so a session history shown by a recall policy is unknown.
+    A reflection without text was not read. Attempts record only the episodes that they read, so a session history shown
+    by a recall policy is unknown.
     """
     known = {name: attempt for attempt in log.every for run_id in log.run_ids for name in _names(run_id, attempt)}
     readings = []

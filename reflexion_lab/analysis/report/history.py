@@ -159,8 +159,6 @@ class MemoryItem(NamedTuple):
     """Its origin in words; "" if the id does not name it."""
     words: Words
     """Its content; [] if the run does not hold it."""
-    was_read: bool
-    """False if the prompt had no room for it."""
     is_own: bool
     """Its content is also shown with another attempt of the loop."""
     retrieved: Retrieved | None
@@ -210,14 +208,11 @@ class Sources:
             "insight": (attempt.recalled_insights, lambda text, _: ("", [("text", text)])),
         }
         places = {item.item_id: item for item in attempt.retrieved}
-        left_out = attempt.trajectory.left_out
         again = attempt.recalled_items if attempt.number > 1 else ()  # a loop reads one selection
         entries = ((kind, name, of) for kind, (names, of) in kinds.items() for name in names)
         resolved = ((kind, name, *of(name, attempt)) for kind, name, of in entries)
         return [
-            MemoryItem(
-                kind, name, where, words, name not in left_out, where.endswith(OWN) or name in again, places.get(name)
-            )
+            MemoryItem(kind, name, where, words, where.endswith(OWN) or name in again, places.get(name))
             for kind, name, where, words in resolved
         ]
 

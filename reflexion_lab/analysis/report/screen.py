@@ -259,10 +259,12 @@ def _attempt(card: Card, width: int, most: int | None) -> Iterator[str]:
         where = f" ({item.where})" if item.where else ""
         text = dict(item.words).get("text", item.retrieved.text if item.retrieved else "")
         excerpt = f": {_text(text, most, width)}" if text and not item.is_own else ""
-        room = "" if item.was_read else ", no room in the prompt"
-        yield from folded(f"  read: {item.kind}{name}{where}{place}{room}{excerpt}", width)
+        yield from folded(f"  read: {item.kind}{name}{where}{place}{excerpt}", width)
     if most is not None and (left := len(card.memory_items) - MOST_ITEMS) > 0:
         yield f"  … {left} more: --full"
+    if left_out := attempt.trajectory.left_out:
+        names = f"no room in the prompt ({len(left_out)}): {', '.join(left_out)}"
+        yield from folded(f"  {_text(names, most, width - 2)}", width)
     for retriever, query in dict.fromkeys((item.retriever, item.query) for item in attempt.retrieved):
         yield from folded(f"  query ({retriever}): {_text(query, most, width)}", width)
     work, chars = attempt.trajectory, width - 2 if most else sys.maxsize

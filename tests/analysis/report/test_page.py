@@ -189,7 +189,7 @@ def test_an_episode_has_its_place_and_its_words(attempt, reflection):
     names = (f"ep-{RUN_ID}/t/1-1", f"ep-{RUN_ID}/t/1-2", f"ep-{other}/t/9-3")
     reader = replace(attempt("t/2", 1, 0), recalled=names)
     first, second, elsewhere = Sources({"t/1": loop, "t/2": [reader]}, RUN_ID).memory_items(reader)
-    assert (first.kind, first.where, first.was_read, first.is_own) == ("episode", "attempt 1 at t/1", True, False)
+    assert (first.kind, first.where, first.is_own) == ("episode", "attempt 1 at t/1", False)
     assert dict(first.words) == {"verdict": "failed, 0 of 1 right", "root cause": "cause 1", "to change": "change"}
     assert (second.where, second.words) == ("attempt 2 at t/1", [("verdict", "passed, 1 of 1 right")])
     assert (elsewhere.where, elsewhere.words, elsewhere.is_own) == (f"attempt 3 at t/9, run {other}", [], False)
@@ -213,12 +213,11 @@ def test_wisdom_is_of_the_initial_memory_else_of_the_run_itself(attempt, reflect
     assert items[2].words == []
 
 
-def test_mistakes_show_their_failure_and_cut_items_are_named(attempt):
+def test_mistakes_show_their_failure(attempt):
     name = f"mistake-{RUN_ID}/t/1-abc123"
-    reader = attempt("t/2", 1, 0)
-    reader = replace(reader, recalled_mistakes=(name,), trajectory=replace(reader.trajectory, left_out=(name,)))
+    reader = replace(attempt("t/2", 1, 0), recalled_mistakes=(name,))
     (item,) = Sources({"t/1": [attempt("t/1", 1, 0), attempt("t/1", 2, 1)], "t/2": [reader]}, RUN_ID).memory_items(
         reader
     )
-    assert (item.where, item.was_read) == ("t/1", False)
+    assert item.where == "t/1"
     assert item.words == [("attempt 1", "assert True: failed the assertion is false")]
