@@ -120,7 +120,7 @@ def run_sweep(sweep: Sweep, overrides: list[str], as_json: bool = False) -> int:
     from reflexion_lab.studies.sweeps.running import run_all
     from reflexion_lab.studies.sweeps.sweep import show as show_sweep
 
-    quiet = sweep.cells[0].config["quiet"]
+    quiet = sweep.cells[0].cfg.quiet
     try:
         left = run_all(sweep, overrides, quiet)
     except KeyboardInterrupt as stop:

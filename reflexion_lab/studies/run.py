@@ -76,7 +76,7 @@ def _kind(config: Mapping[str, Any]) -> tuple[object, ...]:
 
 def finish(lab: Lab, is_printed: bool = False) -> Summary:
     """Run the assembled experiment, close it, and present its results."""
-    cfg = lab.config
+    cfg = lab.cfg
     try:
         with contextlib.ExitStack() as hold:  # no other process may resume the run until its summary is written
             try:

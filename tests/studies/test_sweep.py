@@ -372,7 +372,7 @@ def test_own_configs_and_groups_may_be_swept_over(tmp_path):
     searchpath = f"hydra.searchpath=[file://{tmp_path}]"
     assert [cell.cfg.arm for cell in cells([searchpath, "experiment=own,simple"])] == ["own", "simple"]
     grid = cells([searchpath, "experiment=own", "mything=a,b"])
-    assert [cell.config["mything"]["word"] for cell in grid] == ["one", "two"]
+    assert [cell.cfg.whole["mything"]["word"] for cell in grid] == ["one", "two"]
 
 
 TEXTS = ["12", "true", "null", "1e3", "1_000", "-5", "inf", "NaN", "a-b", "x", "é"]
@@ -382,7 +382,7 @@ def test_a_text_stays_a_text_whatever_else_it_reads_as():
     assert [cell.cfg.arm for cell in cells(lines({"arm": TEXTS}))] == TEXTS
     alone = {f"+texts.text{number}": text for number, text in enumerate(TEXTS)}
     (cell,) = cells(lines(alone))
-    for config in (cell.config, compose(*lines(alone))):
+    for config in (cell.cfg.whole, compose(*lines(alone))):
         assert [config["texts"][f"text{number}"] for number in range(len(TEXTS))] == TEXTS
 
 

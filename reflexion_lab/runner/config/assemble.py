@@ -98,7 +98,7 @@ if TYPE_CHECKING:
 class Lab(NamedTuple):
     """The assembled parts of one run."""
 
-    config: RunConfig
+    cfg: RunConfig
     runner: Runner
     folder: RunFolder
     tracker: Tracker

@@ -7,7 +7,7 @@ import hashlib
 import os
 import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.io.secrets import without_logins
@@ -16,9 +16,6 @@ from reflexion_lab.runner.config.compose import conf_version, hydra_initialized,
 from reflexion_lab.runner.config.parts import with_defaults
 from reflexion_lab.runner.config.record import RunConfig
 from reflexion_lab.runner.folder.manifest import config_digest, data_place, shard_of, store_place
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 class Cell(NamedTuple):
@@ -34,11 +31,6 @@ class Cell(NamedTuple):
     @classmethod
     def of(cls, number: int, overrides: Sequence[str], cfg: Config) -> Cell:
         return cls(number, tuple(overrides), with_defaults(RunConfig.of(cfg)))
-
-    @property
-    def config(self) -> Mapping[str, Any]:
-        """Its config as plain values."""
-        return self.cfg.whole
 
     @property
     def digest(self) -> str:

@@ -24,8 +24,6 @@ from reflexion_lab.studies.sweeps.sweep import Sweep
 if TYPE_CHECKING:
     from reflexion_lab.runner.config.record import RunConfig
 
-    pass
-
 TRIES = 2
 """Starts of a cell whose process is lost. Its finished tasks are kept, so the second start is shorter."""
 

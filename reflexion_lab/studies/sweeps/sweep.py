@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from reflexion_lab.analysis.figures.style import UPPER_BOUND
 from reflexion_lab.analysis.report import cells
@@ -31,7 +31,7 @@ from reflexion_lab.runner.config.grid import Cell
 from reflexion_lab.runner.config.parts import load_benchmark, load_meter, take_snapshot
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.runner.folder.manifest import flat
-from reflexion_lab.storage.call_store import Spending
+from reflexion_lab.storage.call_store import Caps, Spending
 from reflexion_lab.studies.run import outlook, track_arms
 from reflexion_lab.studies.sweeps.finished import CellState, Runs, read_states, record, unfinished
 from reflexion_lab.text.shorten import number_of
@@ -73,7 +73,7 @@ class Sweep:
         self.sweep_id = sweep_id or _name(cells[0], by_digest)
         named = {"sweep_id": self.sweep_id}
         self.cells = tuple(cell._replace(cfg=cell.cfg.having(named)) for cell in by_digest.values())
-        self.root = Path(cells[0].config["run_root"])
+        self.root = Path(cells[0].cfg.run_root)
         self.folder = self.root / "sweeps" / self.sweep_id
         self._tracked = self.folder / ".tracked"
 
@@ -81,7 +81,7 @@ class Sweep:
     def of(cls, overrides: Sequence[str]) -> Sweep:
         """The sweep of the command `reflexion-lab run -m *overrides`."""
         grid_cells = grid.cells(overrides)
-        return cls(grid_cells, str(grid_cells[0].config["sweep_id"] or "") if grid_cells else "")
+        return cls(grid_cells, grid_cells[0].cfg.sweep_id or "" if grid_cells else "")
 
     @property
     def lines(self) -> list[CellState]:
@@ -127,7 +127,7 @@ class Sweep:
 
     def outlook(self) -> Iterator[str]:
         """What its caps buy, and which difference it detects, in two lines; nothing once every cell has ended."""
-        first, seeds = self.cells[0].cfg, len({cell.config["seed"] for cell in self})
+        first, seeds = self.cells[0].cfg, len({cell.cfg.seed for cell in self})
         arms = {tuple(word for word in cell.overrides if not re.match(DRAWN, word)) for cell in self}
         if self.is_open:
             with contextlib.suppress(OSError, ValueError, LabError), contextlib.closing(load_meter(first)) as meter:
@@ -224,13 +224,13 @@ def drawn_anew(sweep: Sweep) -> str:
     """Where seeds draw different tasks, and are no repeats: a sentence that says so, with the keys to set."""
     by_benchmark: dict[str, dict[int, Cell]] = {}
     for cell in sweep:
-        unseeded = {key: value for key, value in flat(cell.config["benchmark"]) if key != "load.seed"}
-        by_benchmark.setdefault(str(unseeded), {}).setdefault(cell.config["seed"], cell)
+        unseeded = {key: value for key, value in flat(cell.cfg.whole["benchmark"]) if key != "load.seed"}
+        by_benchmark.setdefault(str(unseeded), {}).setdefault(cell.cfg.seed, cell)
     keys = []
     for first, other in (list(of_seed.values())[:2] for of_seed in by_benchmark.values() if len(of_seed) > 1):
-        node = first.config["benchmark"]
-        generated = all(each.config["benchmark"]["load"].get("seed") == each.config["seed"] for each in (first, other))
-        sampled = node["sample"] and node.get("sample_seed") is None
+        node = first.cfg.benchmark
+        generated = all(each.cfg.benchmark.load.get("seed") == each.cfg.seed for each in (first, other))
+        sampled = node.sample and node.sample_seed is None
         wanted = ["benchmark.load.seed=0"] * generated + ["benchmark.sample_seed=0"] * bool(sampled)
         with contextlib.suppress(OSError, ValueError, LabError):  # the file is gone, or needs the sandbox: not known
             keys += wanted if wanted and load_benchmark(first.cfg).tasks != load_benchmark(other.cfg).tasks else []
@@ -303,13 +303,13 @@ def _check(cells: Sequence[Cell], sweep_id: str) -> None:
         raise ConfigError("sweep", "no cell", "at least one")
     if sweep_id and (Path(sweep_id).name != sweep_id or sweep_id.startswith(".")):
         raise ConfigError("sweep_id", repr(sweep_id), "the name of a folder in RUN_ROOT/sweeps")
-    first = cells[0].config
+    first = cells[0].cfg
     for key in ("run_root", "sweep_id", "resume"):
-        if any(cell.config[key] != first[key] for cell in cells):
+        if any(getattr(cell.cfg, key) != getattr(first, key) for cell in cells):
             raise ConfigError(key, "several values in one sweep", "one for all of its cells")
-    if not (first["storage"] or {}).get("spending") and any((first["caps"] or {}).values()):
+    if not (first.storage and first.storage.spending) and any(astuple(first.caps or Caps())):
         raise ConfigError("storage.spending", "null with caps", "a file or a database, by which the cells share them")
-    if first["resume"] is not None:
+    if first.resume is not None:
         raise ConfigError("resume: the same command resumes a sweep", hint="leave it out")
 
 
