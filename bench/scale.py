@@ -176,10 +176,12 @@ def begun(cfg, n_tasks):
     from reflexion_lab.agent.models.scripted import ScriptedModel
     from reflexion_lab.runner.config.build import plain
     from reflexion_lab.runner.folder.manifest import new_manifest
+    from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
 
     folder = RunFolder(Path(cfg.run_root) / "run")
     models = {"actor": ScriptedModel(lambda messages: "")}
-    folder.write_manifest(new_manifest(plain(cfg), "synthetic", "none", n_tasks, models, ()))
+    manifest = new_manifest(plain(cfg), Benchmark("synthetic", ()), models, ())
+    folder.write_manifest(replace(manifest, n_expected=n_tasks))
     return folder
 
 

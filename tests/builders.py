@@ -198,6 +198,7 @@ def runner(
     from reflexion_lab.memory.recall import Window
     from reflexion_lab.runner.folder.manifest import new_manifest
     from reflexion_lab.runner.runner import Runner
+    from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
     from reflexion_lab.tasks.evaluators.judge import HiddenTests
     from reflexion_lab.tasks.evaluators.unit_tests import UnitTests
 
@@ -212,7 +213,7 @@ def runner(
 
     if not (folder.path / "manifest.json").exists():
         config = {"arm": "test", "seed": 0, "feedback_source": source}
-        folder.write_manifest(new_manifest(config, "own", "digest", len(tasks), {"actor": model}, sandbox.layers))
+        folder.write_manifest(new_manifest(config, Benchmark("own", tuple(tasks)), {"actor": model}, sandbox.layers))
     return Runner(
         tasks=tasks,
         loop=loop,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from reflexion_lab.records.attempt import Attempt, Record
 
 SCHEMA_VERSION = 1
 """Version of the stored records, raised when one changes its meaning; manifests name theirs."""
 
-FEEDBACK_SOURCES = ("visible", "self_tests", "oracle", "none")
+FeedbackSource = Literal["visible", "self_tests", "oracle", "none"]
 """Tests that drive the loop: visible ones, the model's own, hidden ones (an upper bound), none."""
 
 

@@ -18,8 +18,8 @@ from reflexion_lab.loop.selection import best_of, submitted_at
 from reflexion_lab.memory.archive import Rounds
 from reflexion_lab.protocols import Loop, SuiteWriter
 from reflexion_lab.records import (
-    FEEDBACK_SOURCES,
     Attempt,
+    FeedbackSource,
     Resumption,
     SetAside,
     SuiteVerdict,
@@ -46,7 +46,7 @@ PATIENCE = 2
 class Runner:
     """One run, or the rest of an interrupted one.
 
-    Raises ConfigError: an unknown `feedback_source`, or `self_tests` without a `suite_writer`.
+    Raises ConfigError: `self_tests` without a `suite_writer`.
 
     Parameters
     ----------
@@ -57,8 +57,8 @@ class Runner:
     folder : RunFolder
         Receives every record. Tasks with a result are not run again; an interrupted task restarts, and its finished
         model calls come from the call cache.
-    feedback_source : str
-        One of `records.FEEDBACK_SOURCES`.
+    feedback_source : FeedbackSource
+        Tests that drive the loops; see `teach`.
     workers : int
         Tasks at once.
     suite_writer : Callable[[], SuiteWriter] | None, optional
@@ -88,7 +88,7 @@ class Runner:
         loop: Callable[[], Loop],
         judge: HiddenTests,
         folder: RunFolder,
-        feedback_source: str,
+        feedback_source: FeedbackSource,
         workers: int,
         quiet: bool = False,
         suite_writer: Callable[[], SuiteWriter] | None = None,
@@ -101,8 +101,6 @@ class Runner:
         continued: Callable[[list[Attempt]], Iterable[Attempt]] | None = None,
         is_unscored_only: bool = False,
     ) -> None:
-        if feedback_source not in FEEDBACK_SOURCES:
-            raise ConfigError("feedback_source", repr(feedback_source), f"one of {', '.join(FEEDBACK_SOURCES)}")
         if feedback_source == "self_tests" and suite_writer is None:
             raise ConfigError(
                 "feedback_source", "self_tests without a suite_writer", "suite_writer=chat or suite_writer=continuation"

@@ -3,11 +3,11 @@
 import pytest
 
 from reflexion_lab.errors import ConfigError
-from reflexion_lab.runner.config.assemble import assemble, draws_from_runs
+from reflexion_lab.runner.config.assemble import assemble
 from reflexion_lab.runner.config.build import has_durable_store, plain
 from reflexion_lab.runner.config.check import arm_warnings
 from reflexion_lab.runner.config.compose import compose
-from reflexion_lab.runner.config.parts import has_shared_memory, load_models
+from reflexion_lab.runner.config.parts import draws_from_runs, has_shared_memory, load_models
 from reflexion_lab.runner.config.record import RunConfig
 from reflexion_lab.runner.folder.manifest import measured
 

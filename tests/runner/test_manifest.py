@@ -7,12 +7,13 @@ from msgspec.structs import replace
 from reflexion_lab.agent.models.scripted import ScriptedModel
 from reflexion_lab.io.files import file_digest
 from reflexion_lab.runner.folder.manifest import changes, config_digest, differences, new_manifest, resumption
+from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
 
 CONFIG = {"arm": "a", "seed": 0, "feedback_source": "visible", "workers": 1, "recall": {"omega": 1}}
 
 
 def manifest(**changed):
-    return new_manifest(CONFIG | changed, "own", "digest", 3, {"actor": ScriptedModel(str)}, ["rlimits"])
+    return new_manifest(CONFIG | changed, Benchmark("own", ()), {"actor": ScriptedModel(str)}, ["rlimits"])
 
 
 @pytest.mark.parametrize(("uri", "expected"), [

@@ -24,7 +24,6 @@ from reflexion_lab.errors import ConfigError, FolderError
 from reflexion_lab.io.secrets import without_logins
 from reflexion_lab.protocols import Sandbox, Store, Tracker
 from reflexion_lab.records import (
-    FEEDBACK_SOURCES,
     Episode,
     Evaluation,
     Item,
@@ -35,31 +34,23 @@ from reflexion_lab.records import (
     Trajectory,
     Wisdom,
 )
-from reflexion_lab.runner.config import check as settings
-from reflexion_lab.runner.config.build import (
-    Config,
-    build,
-    capability,
-    construct,
-    has_durable_store,
-    job_overrides,
-    takes,
-)
+from reflexion_lab.runner.config.build import Config, build, construct, has_durable_store, job_overrides, takes
+from reflexion_lab.runner.config.check import arm_warnings, check
 from reflexion_lab.runner.config.compose import restored
-from reflexion_lab.runner.config.initial_items import InitialItems, initial_items, of_held_out
+from reflexion_lab.runner.config.initial_items import InitialItems, initial_items, of_held_out, shows_solutions
 from reflexion_lab.runner.config.parts import (
     ROLES,
     Models,
-    any_node,
     draws_by_role,
+    draws_from_runs,
     embedder_fingerprint,
     keeps_items,
     load_archive,
     load_benchmark,
     load_models,
     load_sandbox,
+    reads_solutions,
     reflects_on_last,
-    shared_by,
     snapshot_path,
     stop_rules,
     suite_writer_factory,
@@ -126,21 +117,9 @@ def assemble(config: RunConfig | Config | Mapping[str, Any]) -> Lab:
     """
     is_recorded = isinstance(config, dict)
     cfg = RunConfig.of(restored(config) if isinstance(config, dict) else config)
-    settings.check(cfg, is_recorded)
-    if cfg.feedback_source not in FEEDBACK_SOURCES:
-        raise ConfigError("feedback_source", repr(cfg.feedback_source), f"one of {', '.join(FEEDBACK_SOURCES)}")
-    kept = [("store", "a store", "store=none")] * has_durable_store(cfg.store)
-    kept += [("memory.reflection_files", "a folder", "null")] * bool(cfg.memory.reflection_files)
-    is_oracle = cfg.feedback_source == "oracle"
-    if kept and (is_oracle or shows_solutions(cfg)):
-        (key, got, expected), why = kept[0], "since words about hidden tests and solutions would reach other runs"
-        leak = "feedback_source=oracle" if is_oracle else "a part that reads canonical solutions"
-        raise ConfigError(key, f"{got} with {leak}", f"{expected}, {why}")
-    if cfg.only is not None and cfg.resume is None:
-        raise ConfigError("only", f"{cfg.only} without resume", "resume=RUN, the run that has unscored tasks")
-    _check_shard(cfg)
+    check(cfg, is_recorded)
     cfg = resolved(cfg)
-    for message in settings.arm_warnings(cfg):
+    for message in arm_warnings(cfg):
         warnings.warn(message, RuntimeWarning, stacklevel=2)
     with contextlib.ExitStack() as held:
         lab = _assembled(cfg, held)
@@ -148,26 +127,14 @@ def assemble(config: RunConfig | Config | Mapping[str, Any]) -> Lab:
     return lab
 
 
-def _check_shard(cfg: RunConfig) -> None:
-    """Raises ConfigError: with a shard, a task would lack what tasks of other shards have left for it."""
-    if (which := cfg.benchmark.shard) is None:
-        return
-    keys = ["curator"] * keeps_items(cfg) + shared_by(cfg) + ["reflector"] * draws_from_runs(cfg)
-    keys += ["benchmark.split"] * bool(cfg.benchmark.split)
-    if keys:
-        without = {"curator": "=none", "store": "=none", "recall": "=window", "reflector": " without a pool"}
-        expected = f"none: {keys[0]}{without.get(keys[0], ' as by default')}"
-        raise ConfigError("benchmark.shard", f"{which} with memory across tasks by {keys[0]}", expected)
-
-
 def resolved(cfg: RunConfig) -> RunConfig:
     """The config with the values that follow from others, and with the salt for ids of items, by default its digest; a
     resumed run keeps those of its manifest.
     """
-    earlier = RunFolder.existing(cfg.resume).manifest.config if cfg.resume is not None else {}
-    cfg = with_defaults(cfg, earlier)
+    cfg = with_defaults(cfg)
     if keeps_items(cfg) and cfg.memory.shared.items.salt is None:
-        cfg = cfg.having({SALT: value_at(earlier, SALT) or config_digest(without_logins(cfg.whole))})
+        before = value_at(earlier.config, SALT) if (earlier := cfg.resumed) else None
+        cfg = cfg.having({SALT: before or config_digest(without_logins(cfg.whole))})
     return cfg
 
 
@@ -200,14 +167,14 @@ def _assembled(cfg: RunConfig, held: contextlib.ExitStack) -> Lab:
         suite_writer_factory(cfg, models.of("suite_writer"), sandbox) if cfg.feedback_source == "self_tests" else None
     )
     tracker = build(cfg.tracker, "tracker")
-    manifest = replace(manifest, provenance=replace(manifest.provenance, store=_store_state(cfg, archive)))
+    store_state = _store_state(cfg, archive)  # before anything is written
     models.open()
     sandbox.open()
     # A resumed run keeps its tasks even if a canonical solution now fails on a busy machine.
     keep = cfg.benchmark.keep_failing or cfg.resume is not None
     tasks = timed_tasks(benchmark, sandbox, keep)
-    empty = vacuous_tests(tasks, sandbox, keep)
-    manifest = replace(manifest, provenance=replace(manifest.provenance, vacuous_tests=empty))
+    origin = replace(manifest.provenance, store=store_state, vacuous_tests=vacuous_tests(tasks, sandbox, keep))
+    manifest = replace(manifest, provenance=origin)
     if benchmark.held_out and not cfg.quiet:
         print(overlap(benchmark), file=sys.stderr)
     folder = open_folder(cfg, manifest)
@@ -400,8 +367,8 @@ def _provenance(cfg: RunConfig) -> Provenance:
 
 def origin_of_items(cfg: RunConfig) -> str:
     """Run and digest of the items of another run that memory begins with; "" without one."""
-    if cfg.resume is not None:
-        return RunFolder.existing(cfg.resume).manifest.provenance.items
+    if earlier := cfg.resumed:
+        return earlier.provenance.items
     others = initial_items(cfg)
     return others.origin if others else ""
 
@@ -413,12 +380,11 @@ def run_manifest(
 
     Raises ConfigError: the run to resume began with another config; DataError: its study cannot be read.
     """
-    data, tasks = (benchmark.name, benchmark.digest, len(benchmark)), (benchmark.tasks_digest, benchmark.drawn)
-    manifest = new_manifest(cfg.whole, *data, models.by_role, isolation, origin, tasks)
+    manifest = new_manifest(cfg.whole, benchmark, models.by_role, isolation, origin)
     study = registration.read(cfg.study) if cfg.study else None
     registered = {"study": study.name, "study_digest": study.digest} if study else {}
     manifest = replace(manifest, shows_solutions=shows_solutions(cfg), **registered)
-    earlier = RunFolder.existing(cfg.resume).manifest if cfg.resume is not None else None
+    earlier = cfg.resumed
     if draws_from_runs(cfg):
         pool = pool_of(cfg, manifest, earlier.provenance.pool if earlier else ())
         is_of_study = study is not None and _belong(cfg, manifest, pool, study)
@@ -438,7 +404,7 @@ def manifest_of(composed: RunConfig | Config) -> Manifest:
     A pool that holds no run yet, or is the run root, stands for runs of the study. Raises ConfigError: a value is
     invalid or a key is unused.
     """
-    settings.check(cfg := RunConfig.of(composed))
+    check(cfg := RunConfig.of(composed))
     cfg = resolved(cfg)
     benchmark, models = load_benchmark(cfg), load_models(cfg)
     try:
@@ -446,8 +412,7 @@ def manifest_of(composed: RunConfig | Config) -> Manifest:
         if archive := load_archive(cfg, models):
             with contextlib.closing(archive):
                 origin = replace(origin, store=_store_state(cfg, archive))
-        data, tasks = (benchmark.name, benchmark.digest, len(benchmark)), (benchmark.tasks_digest, benchmark.drawn)
-        manifest = new_manifest(cfg.whole, *data, models.by_role, (), origin, tasks)
+        manifest = new_manifest(cfg.whole, benchmark, models.by_role, (), origin)
     finally:
         models.close()
     if not draws_from_runs(cfg):
@@ -486,30 +451,11 @@ def _store_state(cfg: RunConfig, archive: Archive | None) -> str:
     return "filled" if is_filled else "empty"
 
 
-def draws_from_runs(cfg: RunConfig) -> bool:
-    """Whether the reflector reads reflections of earlier runs."""
-    return bool(capability(cfg.reflector, "reads_runs", False) and cfg.reflector.get("pool"))
-
-
 def pool_of(cfg: RunConfig, manifest: Manifest, known: Collection[str]) -> dict[str, str]:
     """Digests of the runs whose reflections the run of `manifest` reads; `known` and errors as of `pool_digests`."""
     from reflexion_lab.runner.pool import pool_digests
 
     return pool_digests(cfg.reflector["pool"], cfg.seed, manifest, known)
-
-
-def shows_solutions(cfg: RunConfig) -> bool:
-    """Whether a part `reads_solutions`, or memory begins with items of a run that read hidden tests or solutions."""
-    if cfg.resume is not None:
-        return RunFolder.existing(cfg.resume).manifest.shows_solutions
-    others = initial_items(cfg)
-    return reads_solutions(cfg) or bool(others and others.is_upper_bound)
-
-
-def reads_solutions(cfg: RunConfig) -> bool:
-    """Whether the reflector, a reflector within it, or the curator reads canonical solutions."""
-    parts = [cfg.reflector, cfg.curator]
-    return any(any_node(part, lambda node: bool(capability(node, "reads_solutions", False))) for part in parts)
 
 
 def open_folder(cfg: RunConfig, manifest: Manifest) -> RunFolder:

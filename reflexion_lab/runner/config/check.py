@@ -9,6 +9,8 @@ from typing import Any
 
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.runner.config.build import capability, check_targets, has_durable_store, suggestion
+from reflexion_lab.runner.config.initial_items import shows_solutions
+from reflexion_lab.runner.config.parts import draws_from_runs, keeps_items, shared_by
 from reflexion_lab.runner.config.record import KEYS, RunConfig, places, scalars
 from reflexion_lab.runner.folder.manifest import SALT, is_own_salt
 
@@ -40,7 +42,7 @@ REACHED |= dict.fromkeys(("EmbeddingRetriever", "Hybrid"), "every query reaches 
 
 
 def check(config: RunConfig, is_recorded: bool = False) -> None:
-    """Check what the records of a config do not: names, places and keys; imports its parts.
+    """Check what the records of a config do not: names, places, keys, values that exclude each other. Imports parts.
 
     `is_recorded`: whether it is that of a manifest, which holds the salt of its run. Raises ConfigError: a value is
     out of range, or a key is unused. A used top-level key is one of a `RunConfig`, or is read by an interpolation
@@ -67,6 +69,33 @@ def check(config: RunConfig, is_recorded: bool = False) -> None:
     salt = config.memory.shared.items.salt
     if not is_recorded and salt is not None and not is_own_salt(salt):  # it would be in no digest
         raise ConfigError(SALT, salt, "another form than 16 hexadecimal digits, which a default salt has")
+    _check_leaks(config)
+    if config.only is not None and config.resume is None:
+        raise ConfigError("only", f"{config.only} without resume", "resume=RUN, the run that has unscored tasks")
+    _check_shard(config)
+
+
+def _check_leaks(config: RunConfig) -> None:
+    """Raises ConfigError: words about hidden tests would outlive the run."""
+    kept = [("store", "a store", "store=none")] * has_durable_store(config.store)
+    kept += [("memory.reflection_files", "a folder", "null")] * bool(config.memory.reflection_files)
+    is_oracle = config.feedback_source == "oracle"
+    if kept and (is_oracle or shows_solutions(config)):
+        (key, got, expected), why = kept[0], "since words about hidden tests and solutions would reach other runs"
+        leak = "feedback_source=oracle" if is_oracle else "a part that reads canonical solutions"
+        raise ConfigError(key, f"{got} with {leak}", f"{expected}, {why}")
+
+
+def _check_shard(config: RunConfig) -> None:
+    """Raises ConfigError: with a shard, a task would lack what tasks of other shards have left for it."""
+    if (which := config.benchmark.shard) is None:
+        return
+    keys = ["curator"] * keeps_items(config) + shared_by(config) + ["reflector"] * draws_from_runs(config)
+    keys += ["benchmark.split"] * bool(config.benchmark.split)
+    if keys:
+        without = {"curator": "=none", "store": "=none", "recall": "=window", "reflector": " without a pool"}
+        expected = f"none: {keys[0]}{without.get(keys[0], ' as by default')}"
+        raise ConfigError("benchmark.shard", f"{which} with memory across tasks by {keys[0]}", expected)
 
 
 def arm_warnings(config: RunConfig) -> Iterator[str]:

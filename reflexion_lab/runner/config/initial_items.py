@@ -9,7 +9,7 @@ from reflexion_lab.errors import ConfigError
 from reflexion_lab.memory.curators.items import ItemMemory, after
 from reflexion_lab.records import Item, base_id
 from reflexion_lab.runner.config.build import capability
-from reflexion_lab.runner.config.parts import keeps_items
+from reflexion_lab.runner.config.parts import keeps_items, reads_solutions
 from reflexion_lab.runner.config.record import RunConfig
 from reflexion_lab.runner.folder.folder import RunFolder, is_sealed
 from reflexion_lab.runner.objects import method_of
@@ -55,6 +55,14 @@ def initial_items(cfg: RunConfig) -> InitialItems | None:
     items = after(beginning.items, updates, node.after)
     origin = f"{manifest.run_id}: {len(items)} items, {ItemMemory(items).digest}"
     return InitialItems(items, origin, manifest.is_upper_bound, method)
+
+
+def shows_solutions(cfg: RunConfig) -> bool:
+    """Whether a part `reads_solutions`, or memory begins with items of a run that read hidden tests or solutions."""
+    if earlier := cfg.resumed:
+        return earlier.shows_solutions
+    others = initial_items(cfg)
+    return reads_solutions(cfg) or bool(others and others.is_upper_bound)
 
 
 def _check_rounds(source: RunFolder, rounds: int | None) -> None:

@@ -23,7 +23,6 @@ from reflexion_lab.protocols import Embedder, Model, Sandbox, Stop, Store, Suite
 from reflexion_lab.records import Beginning, Usage
 from reflexion_lab.runner import objects
 from reflexion_lab.runner.config.build import Config, build, capability, construct, has_durable_store, plain, takes
-from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.runner.folder.manifest import own_targets, store_place, value_at
 from reflexion_lab.storage.call_store import Caps
 from reflexion_lab.text.shorten import line, number_of
@@ -137,7 +136,7 @@ def load_curated(cfg: RunConfig, models: Models) -> CuratedMemory | None:
     parts: dict[str, Any] = {"model": model, "prompts": build(cfg.prompts, "prompts"), "limits": limits}
     if takes("curator", cfg.curator, "retriever"):
         parts["retriever"] = build(cfg.retriever, "retriever", {"embedder": load_embedder(cfg)})
-    if any_node(cfg.curator, lambda node: bool(capability(node, "reads_solutions", False))):
+    if declares(cfg.curator, "reads_solutions"):
         parts["tasks"] = load_benchmark(cfg).tasks
     curator = build(cfg.curator, "curator", parts)
     if own_targets(cfg.curator):
@@ -177,11 +176,20 @@ def shared_by(cfg: RunConfig) -> list[str]:
     return [key for key, is_shared in by_key.items() if is_shared]
 
 
+def draws_from_runs(cfg: RunConfig) -> bool:
+    """Whether the reflector reads reflections of earlier runs."""
+    return bool(capability(cfg.reflector, "reads_runs", False) and cfg.reflector.get("pool"))
+
+
+def reads_solutions(cfg: RunConfig) -> bool:
+    """Whether the reflector, a reflector within it, or the curator reads canonical solutions."""
+    return declares(cfg.reflector, "reads_solutions") or declares(cfg.curator, "reads_solutions")
+
+
 def reflects_on_last(cfg: RunConfig) -> bool:
     """`loop.reflect_on_last`; by default whether anybody reads a last reflection: memory shared by loops, a curator."""
     value = cfg.loop.reflect_on_last
-    is_read = any_node(cfg.curator, lambda node: bool(capability(node, "reads_reflections", False)))
-    return has_shared_episodes(cfg) or is_read if value is None else value
+    return has_shared_episodes(cfg) or declares(cfg.curator, "reads_reflections") if value is None else value
 
 
 def items_limit(cfg: RunConfig) -> int:
@@ -192,16 +200,16 @@ def items_limit(cfg: RunConfig) -> int:
     return min([MOST_OF_ITEMS, *(context // SHARE for context in known)]) if value is None else value
 
 
-def with_defaults(cfg: RunConfig, earlier: Mapping[str, Any] = {}) -> RunConfig:
-    """The config with the values that are null because they follow from others; a resumed run keeps those of `earlier`,
-    the config of its manifest.
+def with_defaults(cfg: RunConfig) -> RunConfig:
+    """The config with the values that are null because they follow from others; a resumed run keeps those of its
+    manifest.
     """
     rules: dict[str, Callable[[RunConfig], Any]] = {
         "loop.reflect_on_last": reflects_on_last,
         "memory.shared.items.max_tokens": items_limit,
     }
     values = {key: rule(cfg) for key, rule in rules.items() if value_at(cfg.whole, key) is None}
-    before = {key: value_at(earlier, key) for key in values}
+    before = {key: value_at(cfg.resumed.config if cfg.resumed else {}, key) for key in values}
     return cfg.having({key: value if before[key] is None else before[key] for key, value in values.items()})
 
 
@@ -393,8 +401,7 @@ def _cached(cfg: RunConfig, role: str, node: dict[str, Any], meter: Meter, price
     else:
         model = _own_model(node) or _model(msgspec.json.encode(node, order="sorted"), _files(node))
         if cfg.cache.mode != "replay-only" and (identified := getattr(model, "identified", None)):
-            earlier = RunFolder.existing(cfg.resume).manifest.served if cfg.resume is not None else {}
-            model = identified(earlier.get(role))
+            model = identified(earlier.served.get(role) if (earlier := cfg.resumed) else None)
     if price is not RECORDED:
         model = CappedModel(model, meter, price, longest_reply(node, meter.caps))
     return construct("cache", CachedModel, model=model, price=price, path=cfg.cache.path, mode=cfg.cache.mode)
@@ -417,7 +424,7 @@ def _check_secrets(place: str, node: Mapping[str, Any]) -> None:
 
 def _check_style(cfg: RunConfig, role: str, node: Mapping[str, Any]) -> None:
     """Raises ConfigError: a chat-only model would continue a file, or a schedule of temperatures would be lost."""
-    is_scheduled = any_node(cfg.actor, lambda node: capability(node, "sets_temperature", False))
+    is_scheduled = declares(cfg.actor, "sets_temperature")
     if role == "actor" and is_scheduled and "temperature" in (node.get("extra_body") or {}):
         raise ConfigError("model.extra_body", "a temperature", "none, since each attempt of the actor has its own")
     is_writer = cfg.feedback_source == "self_tests" and _continues(cfg.suite_writer.get("writer", {}))
@@ -426,7 +433,7 @@ def _check_style(cfg: RunConfig, role: str, node: Mapping[str, Any]) -> None:
     reason = capability(node, "only_chats", "")
     if not reason or role in ("reflector", "critic", "suite_writer"):
         return
-    revises = any_node(cfg.actor, lambda node: capability(node, "revises", False))
+    revises = declares(cfg.actor, "revises")
     actor = "actor@actor.make_actor" if "make_actor" in cfg.actor else "actor"
     for name, chat in {"actor": f"{actor}=single_shot", **({"reviser": "reviser=llm"} if revises else {})}.items():
         if any_node(getattr(cfg, name), _continues):
@@ -439,7 +446,7 @@ def chat_choices(cfg: Config) -> list[str]:
     actor, reviser = (plain(cfg.get(group) or {}, resolve=False) for group in ("actor", "reviser"))
     if capability(cfg.model, "only_chats", ""):
         choices += _chatting("actor", actor)
-        if any_node(actor, lambda node: capability(node, "revises", False)):
+        if declares(actor, "revises"):
             places = {"reviser": reviser, "reviser@reviser.fallback": reviser.get("fallback") or {}}
             choices += [f"{place}=llm" for place, node in places.items() if node.get("style") == "continuation"]
     writer = plain(cfg.suite_writer, resolve=False).get("writer")
@@ -463,6 +470,11 @@ def _chatting(key: str, node: Mapping[str, Any]) -> Iterator[str]:
 def _continues(node: Mapping[str, Any]) -> bool:
     """Whether a part makes its model continue a file."""
     return node.get("style") == "continuation" or bool(capability(node, "continues_a_file", False))
+
+
+def declares(node: Any, name: str) -> bool:
+    """Whether the part of a config node, or one within it, has the capability `name`."""
+    return any_node(node, lambda each: bool(capability(each, name, False)))
 
 
 def any_node(node: Any, is_such: Callable[[Mapping[str, Any]], bool]) -> bool:

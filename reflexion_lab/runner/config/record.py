@@ -17,8 +17,9 @@ from reflexion_lab.errors import ConfigError
 from reflexion_lab.limits import Above0, Again, Count, NotNegative, Parallel, Positive, PositiveShare, Repeats
 from reflexion_lab.memory.archive import Shown
 from reflexion_lab.memory.curators.items import Items
-from reflexion_lab.records import Record
+from reflexion_lab.records import FeedbackSource, Manifest, Record
 from reflexion_lab.runner.config.build import Config, converted, plain
+from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.storage.call_store import Caps
 from reflexion_lab.tasks.benchmarks.stream import Split
 from reflexion_lab.tasks.sandbox.sandbox import Limits
@@ -184,8 +185,7 @@ class RunConfig(Record, frozen=True, kw_only=True):
     roles: dict[str, Any] = NONE
     stop: dict[str, Any] = NONE
     temperature: NotNegative | None = None
-    feedback_source: Any = "visible"
-    """Checked by the composition root."""
+    feedback_source: FeedbackSource = "visible"
     run_root: Place = "runs"
     workers: Parallel | None = None
     resume: Place | None = None
@@ -231,6 +231,11 @@ class RunConfig(Record, frozen=True, kw_only=True):
         from omegaconf import OmegaConf
 
         return RunConfig.of(OmegaConf.create(cfg.unresolved))
+
+    @property
+    def resumed(self) -> Manifest | None:
+        """The manifest of the run to resume; None for a new run. Raises FolderError."""
+        return None if self.resume is None else RunFolder.existing(self.resume).manifest
 
     @property
     def models(self) -> dict[str, Node]:

@@ -18,7 +18,7 @@ import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -29,6 +29,9 @@ from reflexion_lab.records import Manifest, Provenance, Resumption
 from reflexion_lab.runner import objects
 from reflexion_lab.runner.sources import sources
 from reflexion_lab.text.prompts.render import digests
+
+if TYPE_CHECKING:
+    from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
 
 EXECUTION_KEYS = (
     "run_root", "workers", "resume", "only", "quiet", "cache", "storage", "tracker", "sweep_id", "study", "caps",
@@ -65,27 +68,22 @@ CODE = {".py", ".txt", ".yaml", ".jinja", ".json", ".css", ".js"}
 
 def new_manifest(
     config: dict[str, Any],
-    benchmark: str,
-    digest: str,
-    n_expected: int,
+    benchmark: Benchmark,
     models: Mapping[str, Model],
     isolation: Sequence[str],
     origin: Provenance | None = None,
-    tasks: tuple[str, str] = ("", ""),
 ) -> Manifest:
     """The manifest of a run that starts now.
 
-    `config`: the whole config, without interpolations. `benchmark`, `digest`: name and digest of the benchmark.
-    `n_expected`: number of tasks. `models`: by role, the actor included. `isolation`: isolation layers of the sandbox.
-    `origin`: by default that of this process, without overrides. `tasks`: `Benchmark.tasks_digest` and
-    `Benchmark.drawn`.
+    `config`: the whole config, without interpolations. `models`: by role, the actor included. `isolation`: isolation
+    layers of the sandbox. `origin`: by default an empty one.
     """
     config = without_logins(config)
     commit, dirty = git_state()
     began = time.time()
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(began)) + f"-{int(began % 1 * 1e6):06d}"
     return Manifest(
-        run_id=f"{stamp}-{named(config['arm'])}-{named(benchmark)}-s{config['seed']}",
+        run_id=f"{stamp}-{named(config['arm'])}-{named(benchmark.name)}-s{config['seed']}",
         created_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(began)),
         seed=config["seed"],
         config=config,
@@ -93,11 +91,11 @@ def new_manifest(
         git_commit=commit,
         dirty=dirty,
         package_versions=versions(),
-        benchmark=benchmark,
-        benchmark_digest=digest,
-        n_expected=n_expected,
-        tasks_digest=tasks[0],
-        drawn=tasks[1],
+        benchmark=benchmark.name,
+        benchmark_digest=benchmark.digest,
+        n_expected=len(benchmark),
+        tasks_digest=benchmark.tasks_digest,
+        drawn=benchmark.drawn,
         prompt_digests=digests(),
         model_fingerprint=models["actor"].fingerprint,
         role_fingerprints={role: model.fingerprint for role, model in models.items() if role != "actor"},

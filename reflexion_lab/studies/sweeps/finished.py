@@ -17,11 +17,12 @@ from reflexion_lab.analysis.stats.intervals import Rate
 from reflexion_lab.errors import FolderError
 from reflexion_lab.memory.archive import runs_in
 from reflexion_lab.records import Beginning, Manifest, Record, Usage
-from reflexion_lab.runner.config.assemble import draws_from_runs, origin_of_items, pool_of
+from reflexion_lab.runner.config.assemble import origin_of_items, pool_of
 from reflexion_lab.runner.config.build import build
 from reflexion_lab.runner.config.grid import as_recorded
 from reflexion_lab.runner.config.messages import one_line
 from reflexion_lab.runner.config.parts import (
+    draws_from_runs,
     embedder_fingerprint,
     load_benchmark,
     load_models,

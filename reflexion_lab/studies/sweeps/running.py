@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from reflexion_lab.errors import CapReached, ConfigError, SilentModel
-from reflexion_lab.runner.config.assemble import Lab, assemble, draws_from_runs
+from reflexion_lab.runner.config.assemble import Lab, assemble
 from reflexion_lab.runner.config.grid import Cell, cell_digest, lines
 from reflexion_lab.runner.config.messages import full_traceback, is_user_error, one_line, one_safe_line
+from reflexion_lab.runner.config.parts import draws_from_runs
 from reflexion_lab.studies.run import finish
 from reflexion_lab.studies.sweeps.finished import CellState, Run, Runs, outcome, record, unfinished
 from reflexion_lab.studies.sweeps.launch import Launch
