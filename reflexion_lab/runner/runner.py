@@ -20,6 +20,7 @@ from reflexion_lab.protocols import Loop, SuiteWriter
 from reflexion_lab.records import (
     Attempt,
     FeedbackSource,
+    Grade,
     Resumption,
     SetAside,
     SuiteVerdict,
@@ -73,8 +74,8 @@ class Runner:
         Name of the held-out tasks in results, `test` or `validation`.
     spent : Callable[[], Usage], default Usage
         Spending of uncached calls, for the progress line.
-    first_replies : FirstReplies | None, optional
-        Stops a run of a model that says nothing; None: nothing does.
+    silent_replies : int | None, optional
+        Number of first attempts with silent replies alone after which the run stops (`FirstReplies`); None: it goes on.
     continued : Callable[[list[Attempt]], Iterable[Attempt]] | None, optional
         Those attempts of an interrupted loop after which it continues; None: it restarts.
     is_unscored_only : bool, default False
@@ -97,7 +98,7 @@ class Runner:
         part: str = "test",
         spent: Callable[[], Usage] = Usage,
         resumption: Resumption | None = None,
-        first_replies: FirstReplies | None = None,
+        silent_replies: int | None = None,
         continued: Callable[[list[Attempt]], Iterable[Attempt]] | None = None,
         is_unscored_only: bool = False,
     ) -> None:
@@ -119,7 +120,7 @@ class Runner:
         self.quiet = quiet
         self.spent = spent
         self.resumption = resumption
-        self.first_replies = first_replies or FirstReplies((), None, {})
+        self.first_replies = FirstReplies([*self.tasks], silent_replies, folder)
         self.continued = continued
         self.is_unscored_only = is_unscored_only
         self._begun: dict[str, list[Attempt]] = {}  # of loops without a result
@@ -195,7 +196,7 @@ class Runner:
             if self.is_unscored_only and self.folder.results.keys() != self.tasks.keys():
                 return  # the others have yet to run
             self.judge.seal()
-            self._each(self._grade_later, self._ungraded_attempts())
+            self._each(self._grade, self._ungraded_attempts())
             self._each(self._judge_suite, self._unjudged_suites())
             self.folder.sync()
             seal(self.folder)
@@ -212,7 +213,7 @@ class Runner:
                 print(f"warning: {self.folder.path} is resumed with changes: {changed}", file=sys.stderr)
             self.folder.append("resumptions.jsonl", self.resumption)
         for result in self.ungraded:
-            self._grade(self.tasks[result.task_id], self.attempts[result.task_id][result.submitted - 1])
+            self.progress.task(self._grade(self.attempts[result.task_id][result.submitted - 1]))
 
     def _round(self, tasks: list[Task]) -> None:
         """Run the loop of each task; repeat unanswered tasks once, after the others."""
@@ -220,7 +221,7 @@ class Runner:
         self._each(self._task, self.set_aside.ready())
         self.set_aside.check()
 
-    def _each(self, work: Callable[[T], None], items: Iterable[T]) -> None:
+    def _each(self, work: Callable[[T], object], items: Iterable[T]) -> None:
         """Call `work` on every item; items are drawn lazily, when a worker is free."""
         remaining, lock = iter(items), threading.Lock()
 
@@ -249,7 +250,7 @@ class Runner:
 
     def _task(self, task: Task) -> None:
         try:
-            self._loop(task)
+            self._run_loop(task)
         except Unanswered as problem:
             self.set_aside.add(task, problem)
             self.first_replies.check(set_aside=task.loop_id)
@@ -258,7 +259,7 @@ class Runner:
                 self.set_aside.note(task, problem, "reflector_error")
             raise
 
-    def _loop(self, task: Task) -> None:
+    def _run_loop(self, task: Task) -> None:
         start = time.monotonic()
         attempts: list[Attempt] = []
         earlier = self.continued(self._begun.get(task.loop_id, [])) if self.continued else ()
@@ -275,14 +276,13 @@ class Runner:
             if self._cancelled.is_set() and not attempt.stop_reason:
                 return
         del self._begun[task.loop_id]
-        chosen = submitted_at(attempts)
         split = (self.part if task.loop_id in self.held_out else "train") if self.held_out else ""
         result = result_of(task, attempts, self.feedback_source, time.monotonic() - start, split)
         self.folder.append("results.jsonl", result)
         self.folder.sync()
         if self.rounds:
             self.rounds.finished(task, attempts)
-        self._grade(task, chosen)
+        self.progress.task(self._grade(attempts[result.submitted - 1]))
 
     def _suite(self, task: Task) -> tuple[str, ...]:
         """Tests written by the model for `task`, once per run; () unless they are the feedback."""
@@ -298,15 +298,11 @@ class Runner:
             self.suites[task.loop_id] = written
         return self.suites[task.loop_id].tests
 
-    def _grade(self, task: Task, attempt: Attempt) -> None:
-        grade = self.judge.grade(task, attempt.number, attempt.trajectory.solution)
+    def _grade(self, attempt: Attempt) -> Grade:
+        """Record the hidden verdict on an attempt. Loops never see it; curves need those that were not submitted."""
+        grade = self.judge.grade(self.tasks[attempt.task_id], attempt.number, attempt.trajectory.solution)
         self.folder.append("grades.jsonl", grade)
-        self.progress.task(grade)
-
-    def _grade_later(self, attempt: Attempt) -> None:
-        """Grade an attempt that was not submitted; curves need it, loops never see it."""
-        task = self.tasks[attempt.task_id]
-        self.folder.append("grades.jsonl", self.judge.grade(task, attempt.number, attempt.trajectory.solution))
+        return grade
 
     def _ungraded_attempts(self) -> Iterator[Attempt]:
         graded = self.folder.graded

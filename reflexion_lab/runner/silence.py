@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from reflexion_lab.errors import SilentModel
 from reflexion_lab.records import Attempt, Usage
+from reflexion_lab.runner.folder.folder import RunFolder
 
 
 def silence(role: str, replies: int, silent: Usage, config: Mapping[str, Any], ends: Iterable[str] = ()) -> str:
@@ -64,13 +65,13 @@ class FirstReplies:
 
     The order makes the decision independent of the number of workers; attempts without a reply do not count, and
     tasks that are set aside are not waited for. `order`: ids of all tasks. `limit`: number of attempts; None: the run
-    is never stopped. `config`: the config of the run.
+    is never stopped. `folder`: of the run.
     """
 
-    def __init__(self, order: Sequence[str], limit: int | None, config: Mapping[str, Any]) -> None:
+    def __init__(self, order: Sequence[str], limit: int | None, folder: RunFolder) -> None:
         self.stored: Mapping[str, Sequence[Attempt]] = {}
         """Attempts at the tasks that had ended before a run was resumed."""
-        self._order, self._limit, self._config = order, limit, config
+        self._order, self._limit, self._folder = order, limit, folder
         self._attempts: dict[str, list[Attempt]] = {}
         self._set_aside: set[str] = set()
         self._lock = threading.Lock()
@@ -97,7 +98,8 @@ class FirstReplies:
                 silent += trajectory.usage
                 ends.append(trajectory.finish_reason)
                 if len(ends) >= self._limit:
-                    raise SilentModel(silence("actor", silent.replies, silent, self._config, ends), self._limit)
+                    config = self._folder.manifest.config
+                    raise SilentModel(silence("actor", silent.replies, silent, config, ends), self._limit)
 
     def _first(self) -> Iterator[Attempt]:
         """The attempts up to the first loop that has not ended."""

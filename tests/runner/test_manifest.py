@@ -52,8 +52,7 @@ def test_plain_words_are_no_secrets_because_of_their_field():
 
 def test_a_manifest_says_what_ran():
     written = manifest()
-    assert written.isolation == ("rlimits",)
-    assert written.slots == 64
+    assert (written.isolation, written.slots) == (("rlimits",), 64)
     names = {"solve", "continue_solve", "memory", "reflect", "write_tests", "examples.json"}
     assert names <= written.prompt_digests.keys()
     assert "msgspec" in written.package_versions

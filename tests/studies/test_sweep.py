@@ -381,8 +381,7 @@ TEXTS = ["12", "true", "null", "1e3", "1_000", "-5", "inf", "NaN", "a-b", "x", "
 def test_a_text_stays_a_text_whatever_else_it_reads_as():
     assert [cell.cfg.arm for cell in cells(lines({"arm": TEXTS}))] == TEXTS
     alone = {f"+texts.text{number}": text for number, text in enumerate(TEXTS)}
-    (cell,) = cells(lines(alone))
-    for config in (cell.cfg.whole, compose(*lines(alone))):
+    for config in (cells(lines(alone))[0].cfg.whole, compose(*lines(alone))):
         assert [config["texts"][f"text{number}"] for number in range(len(TEXTS))] == TEXTS
 
 

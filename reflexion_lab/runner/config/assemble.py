@@ -21,7 +21,6 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from reflexion_lab.errors import ConfigError, FolderError
-from reflexion_lab.io.secrets import without_logins
 from reflexion_lab.protocols import Sandbox, Store, Tracker
 from reflexion_lab.records import (
     Episode,
@@ -134,14 +133,13 @@ def resolved(cfg: RunConfig) -> RunConfig:
     cfg = with_defaults(cfg)
     if keeps_items(cfg) and cfg.memory.shared.items.salt is None:
         before = value_at(earlier.config, SALT) if (earlier := cfg.resumed) else None
-        cfg = cfg.having({SALT: before or config_digest(without_logins(cfg.whole))})
+        cfg = cfg.having({SALT: before or config_digest(cfg.recorded)})
     return cfg
 
 
 def _assembled(cfg: RunConfig, held: contextlib.ExitStack) -> Lab:
     from reflexion_lab.memory.reflection_files import ReflectionFiles
     from reflexion_lab.runner.runner import Runner
-    from reflexion_lab.runner.silence import FirstReplies
     from reflexion_lab.tasks.benchmarks.stream import overlap
     from reflexion_lab.tasks.evaluators.judge import HiddenTests
 
@@ -202,7 +200,7 @@ def _assembled(cfg: RunConfig, held: contextlib.ExitStack) -> Lab:
         part=benchmark.part,
         spent=lambda: models.spent,
         resumption=resumption(folder.manifest, manifest) if cfg.resume is not None else None,
-        first_replies=FirstReplies([task.loop_id for task in tasks], cfg.silent_replies, cfg.whole),
+        silent_replies=cfg.silent_replies,
         continued=None if files is None else functools.partial(files.continued, folder.manifest.run_id),
         is_unscored_only=cfg.only is not None,
     )
@@ -272,7 +270,7 @@ def _check_store(cfg: RunConfig, store: Store, folder: RunFolder) -> None:
     from reflexion_lab.memory.archive import is_begun_with, runs_in
 
     before, beginning = store_place(folder.manifest.config), folder.beginning
-    if cfg.sweep_id or beginning is None or before == store_place(without_logins(cfg.whole)):
+    if cfg.sweep_id or beginning is None or before == store_place(cfg.recorded):
         return
     is_unused = beginning.episodes or len(folder.results) <= cfg.memory.shared.round_size
     method = method_of(cfg.curator)

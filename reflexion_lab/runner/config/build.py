@@ -182,7 +182,7 @@ def construct(key: str, factory: Callable[..., T], **values: Any) -> T:
 def converted(key: str, node: Any, kind: type[T]) -> T:
     """The config node under `key` as a record. Raises ConfigError: the record lacks a key or rejects a value."""
     try:
-        return msgspec.convert(plain(node), kind)
+        return msgspec.convert(node, kind)
     except msgspec.ValidationError as problem:
         if strange := re.fullmatch(r"Object contains unknown field `(.*?)`(?: - at `\$\.?(.*)`)?", str(problem)):
             below = strange[2].split(".") if strange[2] else []
@@ -193,7 +193,7 @@ def converted(key: str, node: Any, kind: type[T]) -> T:
             name = f"{key}{place}.{missing[1]}"
             raise ConfigError(name, "no value", f"{name}=…") from None
         path = re.findall(r"[^.\[\]]+", place)
-        value = plain(node)
+        value: Any = node
         for step in path:
             value = value.get(step) if isinstance(value, dict) else value[int(step)] if step.isdigit() else value
         expected = expected_at(kind, path, value)

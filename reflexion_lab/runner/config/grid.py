@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from reflexion_lab.errors import ConfigError
-from reflexion_lab.io.secrets import without_logins
 from reflexion_lab.runner.config.build import Config
 from reflexion_lab.runner.config.compose import conf_version, hydra_initialized, in_full, suggest_key, with_values
 from reflexion_lab.runner.config.parts import with_defaults
@@ -39,15 +38,9 @@ class Cell(NamedTuple):
 
 def cell_digest(cfg: RunConfig | Config) -> str:
     """The digest of its manifest, with suffixes for shard, file of tasks, and place of a store: contents count."""
-    config = as_recorded(cfg)
+    config = with_defaults(RunConfig.of(cfg)).recorded
     place = store_place(config) + shard_of(config) + data_place(config)
     return config_digest(config) + (f"-{hashlib.sha256(place.encode()).hexdigest()[:8]}" if place else "")
-
-
-def as_recorded(cfg: RunConfig | Config) -> dict[str, Any]:
-    """The config of the manifest, but for the salt: plain values with their defaults, without log-ins."""
-    config: dict[str, Any] = without_logins(with_defaults(RunConfig.of(cfg)).whole)
-    return config
 
 
 def cells(overrides: Sequence[str]) -> list[Cell]:

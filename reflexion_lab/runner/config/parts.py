@@ -217,7 +217,7 @@ def snapshot_path(cfg: RunConfig) -> Path | None:
     """The file with the state of the store at which every cell of a sweep starts; None without such a snapshot."""
     if not cfg.sweep_id or not has_durable_store(cfg.store) or cfg.memory.shared.across_cells:
         return None
-    store = {**cfg.store, "place": store_place(without_logins(cfg.whole))}
+    store = {**cfg.store, "place": store_place(cfg.recorded)}
     digest = hashlib.sha256(msgspec.json.encode(store, order="sorted")).hexdigest()[:8]
     return Path(cfg.run_root, "sweeps", cfg.sweep_id, f"memory-{digest}.json")
 

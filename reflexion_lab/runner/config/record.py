@@ -14,6 +14,7 @@ import msgspec
 from msgspec.structs import fields, replace
 
 from reflexion_lab.errors import ConfigError
+from reflexion_lab.io.secrets import without_logins
 from reflexion_lab.limits import Above0, Again, Count, NotNegative, Parallel, Positive, PositiveShare, Repeats
 from reflexion_lab.memory.archive import Shown
 from reflexion_lab.memory.curators.items import Items
@@ -154,7 +155,7 @@ class RunConfig(Record, frozen=True, kw_only=True):
     """The config of a run."""
 
     whole: dict[str, Any]
-    """The same as plain values, with own keys: what manifest and digests hold."""
+    """The same as plain values, with own keys."""
     unresolved: dict[str, Any]
     """The same before its interpolations were resolved."""
     arm: Name
@@ -231,6 +232,12 @@ class RunConfig(Record, frozen=True, kw_only=True):
         from omegaconf import OmegaConf
 
         return RunConfig.of(OmegaConf.create(cfg.unresolved))
+
+    @property
+    def recorded(self) -> dict[str, Any]:
+        """The config as a manifest holds it: plain values without log-ins."""
+        config: dict[str, Any] = without_logins(self.whole)
+        return config
 
     @property
     def resumed(self) -> Manifest | None:

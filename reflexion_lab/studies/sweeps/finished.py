@@ -19,7 +19,6 @@ from reflexion_lab.memory.archive import runs_in
 from reflexion_lab.records import Beginning, Manifest, Record, Usage
 from reflexion_lab.runner.config.assemble import origin_of_items, pool_of
 from reflexion_lab.runner.config.build import build
-from reflexion_lab.runner.config.grid import as_recorded
 from reflexion_lab.runner.config.messages import one_line
 from reflexion_lab.runner.config.parts import (
     draws_from_runs,
@@ -28,6 +27,7 @@ from reflexion_lab.runner.config.parts import (
     load_models,
     load_sandbox,
     snapshot_path,
+    with_defaults,
 )
 from reflexion_lab.runner.folder import registration
 from reflexion_lab.runner.folder.folder import RunFolder, read_beginning
@@ -184,7 +184,7 @@ class Runs:
 
         Where the config names no study, a run of any study is one.
         """
-        config, snapshot = as_recorded(cfg), snapshot_path(cfg)
+        config, snapshot = with_defaults(cfg).recorded, snapshot_path(cfg)
         study = registration.read(cfg.study).digest if cfg.study else ""
         beginning, place = read_beginning(snapshot) if snapshot else None, store_place(config)
         measured = config_digest(config), shard_of(config)
