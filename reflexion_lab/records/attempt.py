@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from enum import StrEnum
+from operator import add, attrgetter
 
 import msgspec
 from msgspec.structs import replace
@@ -112,7 +113,11 @@ class Usage(Record, frozen=True, kw_only=True, omit_defaults=True):
         return ", ".join(f"{name} in {n} of {self.replies} replies" for name, n in counts.items() if n)
 
     def __add__(self, other: Usage) -> Usage:
-        return Usage(**{field: getattr(self, field) + getattr(other, field) for field in self.__struct_fields__})
+        return Usage(**dict(zip(_NAMES, map(add, _VALUES(self), _VALUES(other)), strict=True)))
+
+
+_NAMES = Usage.__struct_fields__
+_VALUES = attrgetter(*_NAMES)
 
 
 class Completion(Record, frozen=True, kw_only=True):
@@ -605,7 +610,7 @@ class Attempt(Record, frozen=True, kw_only=True):
             ("reflector", self.reflection.usage if self.reflection else Usage()),
             *((("curator", self.selection_usage),) if self.selection_usage != Usage() else ()),
         ):
-            total[role] = total.get(role, Usage()) + usage
+            total[role] = total[role] + usage if role in total else usage
         return total
 
     @property

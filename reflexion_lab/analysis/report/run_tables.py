@@ -184,9 +184,9 @@ def _cut_prompts(log: Log) -> Iterator[str]:
     for role, every in by_role.items():
         counts = [used.prompt_tokens for used in every if used.calls == 1]
         most = max(counts, default=0)
-        is_window = counts.count(most) > 1
-        at_most = [used for used in every if is_window and used.calls == 1 and used.prompt_tokens == most]
-        cut = [used for used in every if used.prompt_estimate > (2 if used in at_most else 3) * used.prompt_tokens]
+        window = (1, most) if counts.count(most) > 1 else None
+        least = ((2 if (used.calls, used.prompt_tokens) == window else 3) * used.prompt_tokens for used in every)
+        cut = [used for used, tokens in zip(every, least, strict=True) if used.prompt_estimate > tokens]
         if cut:
             worst = max(cut, key=lambda used: used.prompt_estimate)
             sizes = f"{worst.prompt_tokens:,} tokens counted of about {worst.prompt_estimate:,} sent"
