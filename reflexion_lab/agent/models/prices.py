@@ -161,15 +161,13 @@ def host_of(node: Mapping[str, Any]) -> str:
 
 
 def resolved_price(
-    role: str, node: dict[str, Any], lists: Sequence[Sequence[Entry]], limits: Mapping[str, float] | None = None
+    role: str, node: Mapping[str, Any], lists: Sequence[Sequence[Entry]], limits: Mapping[str, float] | None = None
 ) -> Price:
-    """Price of the model of `role`, also put into its config if it has the key. Warns if unknown or over a year old.
+    """Price of the model of `role`. Warns if unknown or over a year old.
 
     Raises ConfigError: the price is unknown, and `limits` on cost, by key, could not act.
     """
     price = price_of(node, lists)
-    if "price_per_million" in node:
-        node["price_per_million"] = price.per_million and list(price.per_million)
     place = "model" if role == "actor" else f"roles.{role}"
     name, remedy = f"{role}: {node.get('model', '')}", f"give {place}.price_per_million=[prompt,completion]"
     for key, limit in (limits or {}).items() if price.per_million is None else ():

@@ -376,9 +376,10 @@ def load_models(cfg: RunConfig) -> Models:
         _check_style(cfg, role, node)
         of_role[role] = key = msgspec.json.encode(node, order="sorted")
         if key not in prices:
-            nodes[key] = node
-            prices[key] = resolved_price(role, nodes[key], lists, limits)
-            longest_reply(nodes[key], meter.caps)
+            prices[key] = price = resolved_price(role, node, lists, limits)
+            known = {"price_per_million": price.per_million and list(price.per_million)}
+            nodes[key] = node | known if "price_per_million" in node else node
+            longest_reply(node, meter.caps)
     check_currency(prices.values())  # all values are checked before a server is asked for its models
     models: dict[bytes, CachedModel] = {}
     for role, key in of_role.items():
