@@ -25,7 +25,7 @@ from reflexion_lab.runner.folder.folder import FolderLost, RunFolder
 from reflexion_lab.text.shorten import number_of
 
 if TYPE_CHECKING:
-    from reflexion_lab.agent.models.prices import Meter
+    from reflexion_lab.agent.models.caps import Meter
     from reflexion_lab.analysis.run_log import Log
     from reflexion_lab.analysis.summary import Summary
     from reflexion_lab.runner.config.build import Config

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 import reflexion_lab
 from reflexion_lab.agent.models.cache import CachedModel
-from reflexion_lab.agent.models.prices import CappedModel, Meter
+from reflexion_lab.agent.models.caps import CappedModel, Meter
 from reflexion_lab.agent.models.replay import ReplayModel
 from reflexion_lab.agent.models.scripted import ScriptedModel
 from reflexion_lab.errors import HarnessError, ModelError, StoreError

@@ -4,10 +4,9 @@ import json
 
 import pytest
 
-from reflexion_lab.agent.models.prices import CapReached
 from reflexion_lab.analysis.summary import Log, summary
 from reflexion_lab.cli import main as cli
-from reflexion_lab.errors import ConfigError
+from reflexion_lab.errors import CapReached, ConfigError
 from reflexion_lab.records import Usage
 from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.config.grid import cells

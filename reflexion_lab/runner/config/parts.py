@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from reflexion_lab.agent.models.prices import Meter
+from reflexion_lab.agent.models.caps import Meter
 from reflexion_lab.agent.models.wrapped import Refusals, WrappedModel
 from reflexion_lab.errors import ConfigError, ModelError
 from reflexion_lab.io import files
@@ -363,7 +363,8 @@ def selected(cfg: RunConfig, sandbox: CachedSandbox | None = None) -> Benchmark:
 
 def load_models(cfg: RunConfig) -> Models:
     """Models by role, each with the caps and the call cache. Roles of equal config share one instance."""
-    from reflexion_lab.agent.models.prices import check_currency, longest_reply, read, resolved_price
+    from reflexion_lab.agent.models.caps import longest_reply
+    from reflexion_lab.agent.models.prices import check_currency, read, resolved_price
 
     if strange := sorted(cfg.roles.keys() - set(ROLES[1:])):
         raise ConfigError("roles", ", ".join(strange), f"some of {', '.join(ROLES[1:])}")
@@ -395,7 +396,8 @@ def load_meter(cfg: RunConfig) -> Meter:
 
 def _cached(cfg: RunConfig, role: str, node: dict[str, Any], meter: Meter, price: Price) -> CachedModel:
     from reflexion_lab.agent.models.cache import CachedModel
-    from reflexion_lab.agent.models.prices import RECORDED, CappedModel, longest_reply
+    from reflexion_lab.agent.models.caps import CappedModel, longest_reply
+    from reflexion_lab.agent.models.prices import RECORDED
 
     if takes("model", node, "tasks"):
         model = build(node, "model", {"tasks": selected(cfg).tasks})

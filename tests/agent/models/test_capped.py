@@ -17,7 +17,7 @@ import pytest
 import reflexion_lab
 import reflexion_lab as rl
 from reflexion_lab.agent.models.cache import CachedModel
-from reflexion_lab.agent.models.prices import UNDER_WAY, CappedModel, CapReached, Meter, Price
+from reflexion_lab.agent.models.caps import UNDER_WAY, CappedModel, CapReached, Meter, Price
 from reflexion_lab.agent.models.scripted import ScriptedModel
 from reflexion_lab.cli import main as cli
 from reflexion_lab.errors import ModelError
@@ -243,7 +243,7 @@ def test_nothing_spent_leaves_no_ledger(tmp_path):
 
 SPENDER = """
 import sys
-from reflexion_lab.agent.models.prices import CapReached, CappedModel, Meter
+from reflexion_lab.agent.models.caps import CapReached, CappedModel, Meter
 from reflexion_lab.storage.call_store import Caps, Spending
 from reflexion_lab.agent.models.scripted import ScriptedModel
 from reflexion_lab.records import Message, Sampling

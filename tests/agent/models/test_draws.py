@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from reflexion_lab.agent.actors.warming import FixedTemperature
 from reflexion_lab.agent.models.cache import CachedModel, Draws, draw_seed
-from reflexion_lab.agent.models.prices import CappedModel, Meter
+from reflexion_lab.agent.models.caps import CappedModel, Meter
 from reflexion_lab.agent.models.scripted import ScriptedModel
 from reflexion_lab.records import Sampling
 from tests.builders import Replies, says
