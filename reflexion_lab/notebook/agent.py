@@ -48,7 +48,7 @@ from reflexion_lab.runner.config.choices import options
 from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.config.parts import Models, load_archive, load_models, load_sandbox
 from reflexion_lab.runner.config.record import RunConfig
-from reflexion_lab.runner.folder.folder import RunFolder, seal
+from reflexion_lab.runner.folder.folder import RunFolder, write_digests
 from reflexion_lab.runner.runner import result_of
 from reflexion_lab.storage.place import dump, load
 from reflexion_lab.tasks.evaluators.judge import HiddenTests
@@ -379,7 +379,7 @@ class Agent(AbstractContextManager["Agent"]):
                     judge.sealed = attempt.number != result.submitted
                     grade = judge.grade(task, attempt.number, attempt.trajectory.solution)
                     run.folder.append("grades.jsonl", grade)
-            seal(run.folder)
+            write_digests(run.folder)
             run.folder.close()
         ended = {"ended_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
         run.folder.write_json("summary.json", msgspec.to_builtins(run.summary) | ended)

@@ -30,7 +30,7 @@ from reflexion_lab.records import (
     WrittenTests,
 )
 from reflexion_lab.runner.config.messages import one_line
-from reflexion_lab.runner.folder.folder import RunFolder, is_sealed, seal
+from reflexion_lab.runner.folder.folder import RunFolder, is_finished, write_digests
 from reflexion_lab.runner.folder.manifest import changes
 from reflexion_lab.runner.folder.tidy import DROPPED, take_out, tidy, unanswered
 from reflexion_lab.runner.silence import FirstReplies
@@ -147,14 +147,14 @@ class Runner:
             for attempt in self.folder.each_attempt():
                 if attempt.task_id in self.waiting:
                     self._begun.setdefault(attempt.task_id, []).append(attempt)
-        if self.waiting or not is_sealed(self.folder):
+        if self.waiting or not is_finished(self.folder):
             tidy(self.folder, self._incomplete_round())
         if others := sorted(results.keys() - self.tasks.keys()):
             got = f"results of {len(others)} other tasks, such as {others[0]}"
             raise FolderError(self.folder.path, got, f"of the {len(self.tasks)} tasks of this run alone")
         if self.rounds:
             self.rounds.done = self.folder.updates
-            self.rounds.is_over = not self.waiting and is_sealed(self.folder)
+            self.rounds.is_over = not self.waiting and is_finished(self.folder)
         self.attempts = self.folder.stored_attempts if results else {}
         grades, written = self.folder.grades, self.folder.written_tests
         self.suites = {task_id: tests for task_id, tests in written.items() if task_id in self.tasks}
@@ -199,7 +199,7 @@ class Runner:
             self._each(self._grade, self._ungraded_attempts())
             self._each(self._judge_suite, self._unjudged_suites())
             self.folder.sync()
-            seal(self.folder)
+            write_digests(self.folder)
         finally:
             self._is_over = True
             self.progress.close()
@@ -208,7 +208,7 @@ class Runner:
 
     def _complete_resumed(self) -> None:
         """Complete the finished tasks of a resumed run: their missing grades."""
-        if self.resumption and (self.waiting or not is_sealed(self.folder)):
+        if self.resumption and (self.waiting or not is_finished(self.folder)):
             if changed := ", ".join(changes(self.folder.manifest, self.resumption)):
                 print(f"warning: {self.folder.path} is resumed with changes: {changed}", file=sys.stderr)
             self.folder.append("resumptions.jsonl", self.resumption)

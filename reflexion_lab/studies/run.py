@@ -111,7 +111,8 @@ def _is_unanswered(lab: Lab, problem: BaseException) -> bool:
 
 def present(lab: Lab, is_printed: bool = False) -> Summary:
     """Summary and MLflow, from the folder. Figures are drawn by the tracker, `report` and notebooks."""
-    from reflexion_lab.analysis.summary import Log, summary
+    from reflexion_lab.analysis.run_log import Log
+    from reflexion_lab.analysis.summary import summary
 
     log = Log.read(lab.folder, texts=False)
     run_summary = summary(log)

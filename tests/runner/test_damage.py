@@ -12,7 +12,7 @@ from reflexion_lab.cli.main import main
 from reflexion_lab.errors import FolderError
 from reflexion_lab.records import Resumption, SetAside
 from reflexion_lab.runner.config.compose import compose
-from reflexion_lab.runner.folder.folder import RunFolder, seal
+from reflexion_lab.runner.folder.folder import RunFolder, write_digests
 from reflexion_lab.runner.folder.tidy import DROPPED
 from reflexion_lab.studies.run import carry_out
 from tests.builders import scripted
@@ -56,7 +56,7 @@ def whole(tmp_path_factory, overrides):
     environment = {"code_digest": "", "python": "", "platform": "", "isolation": (), "package_versions": {}}
     folder.append("resumptions.jsonl", Resumption(at="then", **environment))
     (folder.path / "digests.json").unlink()
-    seal(folder)
+    write_digests(folder)
     folder.close()
     return root
 

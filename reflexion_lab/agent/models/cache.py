@@ -193,8 +193,8 @@ class Draws(WrappedModel):
     """`model` for one task's loop: the n-th equal call of the loop is draw n, counted from 0.
 
     Loops that make equal calls in the same order share draws in the cache; two draws of one loop are always distinct.
-    `counts`: calls so far, by key; shared by the models of a loop's roles. `first`: index of the first draw.
-    `refusals`: of the role, shared by all loops.
+    `counts`: calls so far, by key; one for the models of a loop's roles, by which `refusals` tell loops apart. `first`:
+    index of the first draw. `refusals`: of the role, shared by all loops.
     """
 
     def __init__(
@@ -202,7 +202,7 @@ class Draws(WrappedModel):
     ) -> None:
         self._first = first
         self._counts = Counter[str]() if counts is None else counts
-        super().__init__(model, refusals or Refusals(), self._counts)
+        super().__init__(model, refusals or Refusals(), loop=self._counts)
 
     def complete(self, messages: Sequence[Message], *, sampling: Sampling, sample: int = 0) -> Completion:
         """`sample` is ignored and replaced by the count."""

@@ -226,13 +226,13 @@ def begin_rounds(archive: Archive, cfg: RunConfig, folder: RunFolder, frozen: Co
         log=functools.partial(folder.append, "operations.jsonl"),
         frozen=frozen,
     )
-    snapshot, own = snapshot_path(cfg), folder.beginning
+    snapshot, recorded = snapshot_path(cfg), folder.beginning
     with _locked(snapshot):
-        known = own or (read_beginning(snapshot) if snapshot else None)
-        others = None if own else initial_items(cfg)
-        stored = known.items if known else archive.stored_items()
-        read = stored if own else archive.owned(stored)
-        beginning = archive.begin(known, folder.manifest.run_id, (*(others.items if others else ()), *read))
+        start = recorded or (read_beginning(snapshot) if snapshot else None)
+        others = None if recorded else initial_items(cfg)
+        stored = start.items if start else archive.stored_items()
+        read = stored if recorded else archive.owned(stored)
+        beginning = archive.begin(start, folder.manifest.run_id, (*(others.items if others else ()), *read))
         if others:  # before memory.json: a start that broke off does it again
             _begin_with(others, archive, cfg, frozen)
         held = {item.item_id for item in beginning.items}
@@ -240,9 +240,9 @@ def begin_rounds(archive: Archive, cfg: RunConfig, folder: RunFolder, frozen: Co
             limits = "memory.shared.items.max_tokens and .max_items"
             origin = others.origin if others else "the store"
             print(f"warning: {n} items of {origin} are left out, since they exceed {limits}", file=sys.stderr)
-        if n := 0 if own else sum(not item.owner for item in stored):
+        if n := 0 if recorded else sum(not item.owner for item in stored):
             print(f"warning: {n} items of the store name no curator and are not read", file=sys.stderr)
-        if own is None:
+        if recorded is None:
             beginning = replace(beginning, stored=UNSET if stored == beginning.items else stored)
             folder.write_json("memory.json", msgspec.to_builtins(beginning))
         take_snapshot(cfg, beginning)
@@ -252,9 +252,9 @@ def begin_rounds(archive: Archive, cfg: RunConfig, folder: RunFolder, frozen: Co
 def _begin_with(others: InitialItems, archive: Archive, cfg: RunConfig, held_out: Collection[str]) -> None:
     """Store those items of another run that the store has never had, and warn of what a reader would not expect."""
     if not cfg.memory.shared.items.frozen:
-        known = {item.item_id for item in archive.store.read(Item)}
+        stored = {item.item_id for item in archive.store.read(Item)}
         owner = method_of(cfg.curator)
-        archive.store.append([replace(item, owner=owner) for item in others.items if item.item_id not in known])
+        archive.store.append([replace(item, owner=owner) for item in others.items if item.item_id not in stored])
     if (method := method_of(cfg.curator)) != others.method:
         print(f"warning: the items of {others.origin} are those of {others.method}, not {method}", file=sys.stderr)
     if n := of_held_out(others.items, held_out):

@@ -11,7 +11,7 @@ from reflexion_lab.records import Item, base_id
 from reflexion_lab.runner.config.build import capability
 from reflexion_lab.runner.config.parts import keeps_items, reads_solutions
 from reflexion_lab.runner.config.record import RunConfig
-from reflexion_lab.runner.folder.folder import RunFolder, is_sealed
+from reflexion_lab.runner.folder.folder import RunFolder, is_finished
 from reflexion_lab.runner.objects import method_of
 
 KEY = "memory.shared.items"
@@ -69,7 +69,7 @@ def _check_rounds(source: RunFolder, rounds: int | None) -> None:
     """Raises ConfigError: the run has fewer rounds, or may yet change the items."""
     learnt = [result for result in source.results.values() if result.split in ("", "train")]
     size = int(source.manifest.config["memory"]["shared"]["round_size"])  # type: ignore[index]
-    is_over = is_sealed(source)
+    is_over = is_finished(source)
     last = -(-len(learnt) // size) if is_over else max((update.round for update in source.updates), default=0)
     if rounds is None and not is_over:
         raise ConfigError(

@@ -63,7 +63,7 @@ T = TypeVar("T")
 
 LOCK = ".lock"
 DIGESTS = "digests.json"
-SEALED = (
+RECORD_FILES = (
     "manifest.json", "attempts.jsonl", "results.jsonl", "grades.jsonl", "written_tests.jsonl", "suite_verdicts.jsonl",
     "set_aside.jsonl", "resumptions.jsonl", "memory.json", "operations.jsonl", "recorded.json", registration.FILE,
 )  # fmt: skip
@@ -593,28 +593,28 @@ def _matching(run: str) -> list[Path]:
     return named or [RunFolder.existing(run).path]
 
 
-def seal(folder: RunFolder) -> None:
+def write_digests(folder: RunFolder) -> None:
     """Write the digests of a finished run, SHA-256 and lines of each file, by which later changes are detected.
 
     A run that was finished before and added nothing keeps its digests, so that changes since then stay detectable.
     Digests are no signature: whoever can write the records can write digests.
     """
-    if folder.is_untouched and is_sealed(folder):
+    if folder.is_untouched and is_finished(folder):
         return
     folder.write_json(DIGESTS, msgspec.to_builtins(digests(folder.path)))
 
 
-def is_sealed(folder: RunFolder) -> bool:
+def is_finished(folder: RunFolder) -> bool:
     """Whether the run has been finished."""
     return (folder.path / DIGESTS).exists()
 
 
 def digests(folder: Path) -> dict[str, Digest]:
     """Current digests of a run's files, by name."""
-    return {name: _digest(folder / name) for name in SEALED if (folder / name).is_file()}
+    return {name: _digest(folder / name) for name in RECORD_FILES if (folder / name).is_file()}
 
 
-def sealed(folder: Path) -> dict[str, Digest] | None:
+def digests_at_end(folder: Path) -> dict[str, Digest] | None:
     """Digests of a run's files at its end, by name; None if not recorded. Raises FolderError: they cannot be read."""
     path = folder / DIGESTS
     try:

@@ -25,7 +25,7 @@ from reflexion_lab.protocols import Sandbox
 from reflexion_lab.records import OUTCOMES, Attempt, Check, Evaluation, Grade, Manifest, Record, Task, Trajectory
 from reflexion_lab.runner.config.messages import one_line
 from reflexion_lab.runner.folder import registration
-from reflexion_lab.runner.folder.folder import DIGESTS, Digest, RunFolder, digests, sealed
+from reflexion_lab.runner.folder.folder import DIGESTS, Digest, RunFolder, digests, digests_at_end
 from reflexion_lab.runner.folder.manifest import config_digest, resumed, versions
 from reflexion_lab.runner.solutions import benchmark_of
 from reflexion_lab.studies.replay import bundle
@@ -107,7 +107,7 @@ def _unpacked(path: Path) -> Iterator[Path]:
 
 def of_files(folder: Path) -> Finding:
     """The files of records against the run's checksums, or those of its bundle. Raises FolderError."""
-    name, recorded = "files (SHA-256)", sealed(folder)
+    name, recorded = "files (SHA-256)", digests_at_end(folder)
     if recorded is not None:
 
         def text(digest: Digest) -> str:
