@@ -278,9 +278,9 @@ class Parts(NamedTuple):
 
 
 def by_hand(*overrides: Override, **parts: object) -> Parts:
-    """The parts of `reflexion-lab run *overrides`.
+    """The parts of `reflexion-lab run *overrides`, but for memory across tasks: a loop reads and leaves nothing there.
 
-    Raises ConfigError: a value is invalid.
+    Raises ConfigError: a value is invalid or a key is unused.
 
     Examples
     --------
@@ -291,13 +291,14 @@ def by_hand(*overrides: Override, **parts: object) -> Parts:
     (True, 1, 1)
     """
     from reflexion_lab.runner.config.assemble import loop_factory
+    from reflexion_lab.runner.config.check import check
     from reflexion_lab.runner.config.compose import compose
     from reflexion_lab.runner.config.parts import load_benchmark, load_models, load_sandbox
     from reflexion_lab.runner.config.record import RunConfig
     from reflexion_lab.tasks.evaluators.judge import HiddenTests
 
     with one_line_errors():
-        cfg = RunConfig.of(compose(*with_objects(overrides, parts)))
+        check(cfg := RunConfig.of(compose(*with_objects(overrides, parts))))
         sandbox = load_sandbox(cfg, servers=1)
         atexit.register(sandbox.close)
         return Parts(load_benchmark(cfg, sandbox), loop_factory(cfg, load_models(cfg), sandbox), HiddenTests(sandbox))

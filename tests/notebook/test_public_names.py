@@ -121,14 +121,15 @@ def test_overrides_are_words_or_mappings():
         (["seed=1", "model=simulatd"], "model: got 'simulatd', expected one of .*gguf, .*did you mean 'simulated'"),
         ("seed=0,1", "seed=0,1: got several values, expected one; `rl.sweep`"),
         ({"seed": "abc"}, "seed"),
+        ("+sed=1", "sed: unknown key.*did you mean 'seed'"),
     ],
 )
 def test_a_mistake_is_one_line_that_says_what_to_write(override, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ConfigError, match=message) as caught:
-        rl.run("tracker=none", "model=simulated" if override == {"seed": "abc"} else "quiet=true", override)
-    assert "\n" not in str(caught.value)
-    assert caught.value.__suppress_context__
+    for start in (rl.run, rl.by_hand):
+        with pytest.raises(ConfigError, match=message) as caught:
+            start("tracker=none", "model=simulated" if override == {"seed": "abc"} else "quiet=true", override)
+        assert "\n" not in str(caught.value) and caught.value.__suppress_context__
     assert not list(tmp_path.rglob("manifest.json"))
 
 
@@ -145,8 +146,7 @@ def test_a_grid_with_a_mistake_is_refused():
 def test_parts_show_no_hidden_test():
     parts = rl.by_hand("model=simulated", "actor=single_shot", "benchmark.load.n=4")
     assert repr(parts) == "4 tasks of basics; .tasks .loop() .judge"
-    task = parts.tasks[0]
-    text = repr(parts.tasks)
+    task, text = parts.tasks[0], repr(parts.tasks)
     assert task.task_id in text and "4 tasks" in text
     assert not any(hidden in text for hidden in (*task.hidden_tests, task.canonical_solution))
 

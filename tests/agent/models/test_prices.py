@@ -111,8 +111,7 @@ def test_a_price_older_than_a_year_is_a_warning(tmp_path):
     new = read(str(own_file(tmp_path, as_of=datetime.date.today())))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        own = node(model="tiny-1")
-        first, second = (resolved_price("actor", own, new) for _ in range(2))  # looking it up changes no config
+        first, second = (resolved_price("actor", own, new) for own in [node(model="tiny-1")] * 2)  # which is unchanged
     assert (first, first.currency) == (second, "USD")
 
 
