@@ -224,8 +224,8 @@ def test_an_interrupt_says_what_it_waits_for_and_leaves_a_run_that_can_be_resume
     run = runner(tasks(task, 30), sandbox, folder, ScriptedModel(reply), workers=2)
     grade = run._grade
 
-    def interrupt(task, attempt):
-        grade(task, attempt)
+    def interrupt(attempt):
+        grade(attempt)
         raise KeyboardInterrupt
 
     run._grade = interrupt

@@ -1,4 +1,4 @@
-"""The cells of a sweep, each run, resumed or reused: in this process, or by the launcher that `hydra/launcher=` selects."""
+"""The cells of a sweep, run, resumed or reused: in this process, or by the launcher that `hydra/launcher=` selects."""
 
 from __future__ import annotations
 
