@@ -160,11 +160,13 @@ def _trace(cfg: RunConfig, models: Models, sandbox: CachedSandbox, archive: Arch
     from reflexion_lab.runner.runner import teach
 
     TRACE.set(trace := Trace([], []))
-    by_role = {role: cast(CachedModel, Recording(models.of(role), role, trace)) for role in ROLES}
+    models = models._replace(
+        by_role={role: cast(CachedModel, Recording(models.of(role), role, trace)) for role in ROLES}
+    )
     written: tuple[str, ...] = ()
     if cfg.feedback_source == "self_tests":
-        written = suite_writer_factory(cfg, by_role["suite_writer"], sandbox)().write(task.public).tests
-    loop = loop_factory(cfg, models._replace(by_role=by_role), sandbox, archive)()
+        written = suite_writer_factory(cfg, models, sandbox)().write(task.public).tests
+    loop = loop_factory(cfg, models, sandbox, archive)()
     for attempt in loop.attempts(teach(task, cfg.feedback_source, written)):
         trace.attempts.append(attempt)
     return trace

@@ -161,9 +161,7 @@ def _assembled(cfg: RunConfig, held: contextlib.ExitStack) -> Lab:
         held.callback(archive.close)
     loop = loop_factory(cfg, models, sandbox, archive)
     loop("")  # report invalid values before anything is written
-    suite_writer = (
-        suite_writer_factory(cfg, models.of("suite_writer"), sandbox) if cfg.feedback_source == "self_tests" else None
-    )
+    suite_writer = suite_writer_factory(cfg, models, sandbox) if cfg.feedback_source == "self_tests" else None
     tracker = build(cfg.tracker, "tracker")
     store_state = _store_state(cfg, archive)  # before anything is written
     models.open()

@@ -543,14 +543,14 @@ def stop_rules(cfg: RunConfig, stuck: Stuck) -> Stop:
     )
 
 
-def suite_writer_factory(cfg: RunConfig, model: Model, sandbox: Sandbox) -> Callable[[], SuiteWriter]:
+def suite_writer_factory(cfg: RunConfig, models: Models, sandbox: Sandbox) -> Callable[[], SuiteWriter]:
     """A factory of test writers, one per task. Their draws are numbered from `SUITE_DRAWS`, so that the loop's draws
     equal those of other arms, and no draft that supports a test is a candidate of the loop.
     """
     from reflexion_lab.agent.models.cache import SUITE_DRAWS, Draws
 
     node, parts = cfg.suite_writer, {"sandbox": sandbox, "prompts": build(cfg.prompts, "prompts")}
-    refusals = Refusals()
+    model, refusals = models.of("suite_writer"), models.refusals("suite_writer")
 
     def writer() -> SuiteWriter:
         draws = Draws(model, first=SUITE_DRAWS, refusals=refusals)

@@ -117,11 +117,11 @@ def test_a_reply_that_does_not_count_is_shown_to_no_reflector(sandbox, task):
     assert all("another model answered" in text or "the reply ended in wrong_model" in text for text in reflecting)
 
 
-@pytest.mark.parametrize("end", [end for end in WITHHELD if end != "refused"])  # of the first prompt, an error
+@pytest.mark.parametrize("end", WITHHELD)
 @pytest.mark.parametrize("style", ["chat", "continuation"])
 def test_no_tests_are_taken_from_it(sandbox, task, end, style):
     assert list(asserts(TEMPTING, 500))
     cfg = RunConfig.of(compose("feedback_source=self_tests", f"suite_writer={style}", "cache.mode=off"))
-    written = suite_writer_factory(cfg, CachedModel(Withholding(end), "", "off"), sandbox)().write(task.public)
-    assert (written.tests, written.dropped, written.finish_reason) == ((), {}, end)
-    assert written.usage.calls == 1
+    models = Models({"actor": CachedModel(Withholding(end), "", "off")}, refusals=answered)  # as a resumed run has them
+    written = suite_writer_factory(cfg, models, sandbox)().write(task.public)
+    assert (written.tests, written.dropped, written.finish_reason, written.usage.calls) == ((), {}, end, 1)

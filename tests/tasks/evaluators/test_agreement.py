@@ -7,7 +7,7 @@ from reflexion_lab.agent.models.cache import Draws
 from reflexion_lab.records import Completion, Recollection, Trajectory, Usage, WrittenTests
 from reflexion_lab.runner.config.build import build
 from reflexion_lab.runner.config.compose import compose
-from reflexion_lab.runner.config.parts import suite_writer_factory
+from reflexion_lab.runner.config.parts import Models, suite_writer_factory
 from reflexion_lab.runner.config.record import RunConfig
 from reflexion_lab.tasks.evaluators.self_tests_agreement import DualAgreement
 from reflexion_lab.tasks.evaluators.unit_tests import UnitTests
@@ -108,7 +108,7 @@ class Recorder:
 def test_drafts_are_other_draws_than_the_candidates_of_the_loop(task, sandbox):
     cfg = compose("actor=candidates", "suite_writer=continuation", "suite_writer.agreement=3")
     model, prompts = Recorder(), Prompts()
-    suite_writer_factory(RunConfig.of(cfg), model, sandbox)().write(task.public)
+    suite_writer_factory(RunConfig.of(cfg), Models({"actor": model}), sandbox)().write(task.public)
     drafts = model.calls[1:]
     parts = {"model": Draws(model), "evaluator": UnitTests(sandbox), "prompts": prompts}
     build(cfg.actor, "actor", parts).act(task.public, Recollection())
