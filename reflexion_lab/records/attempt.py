@@ -575,6 +575,7 @@ class Attempt(Record, frozen=True, kw_only=True):
     """One turn of the loop: recall, act, evaluate, reflect."""
 
     task_id: str
+    """`Task.loop_id` (of a later pass `ID@pass2`), as in results and grades; episodes have `Task.task_id`."""
     number: int
     """1-based."""
     recalled: tuple[str, ...]

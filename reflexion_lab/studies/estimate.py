@@ -160,9 +160,8 @@ def _trace(cfg: RunConfig, models: Models, sandbox: CachedSandbox, archive: Arch
     from reflexion_lab.runner.runner import teach
 
     TRACE.set(trace := Trace([], []))
-    models = models._replace(
-        by_role={role: cast(CachedModel, Recording(models.of(role), role, trace)) for role in ROLES}
-    )
+    by_role = {role: cast(CachedModel, Recording(models.of(role), role, trace)) for role in ROLES}
+    models = models._replace(by_role=by_role)
     written: tuple[str, ...] = ()
     if cfg.feedback_source == "self_tests":
         written = suite_writer_factory(cfg, models, sandbox)().write(task.public).tests

@@ -356,9 +356,15 @@ def _provenance(cfg: RunConfig) -> Provenance:
     from reflexion_lab.tasks.sandbox.sandbox import slowness
 
     overrides, launcher = job_overrides()
-    embedder = embedder_fingerprint(cfg)
-    origin = provenance(cfg.whole, overrides=overrides, launcher=launcher, embedder=embedder, sandbox_version=VERSION)
-    return replace(origin, items=origin_of_items(cfg), slowness=slowness())
+    return provenance(
+        cfg.whole,
+        overrides=overrides,
+        launcher=launcher,
+        embedder_fingerprint=embedder_fingerprint(cfg),
+        sandbox_version=VERSION,
+        items=origin_of_items(cfg),
+        slowness=slowness(),
+    )
 
 
 def origin_of_items(cfg: RunConfig) -> str:

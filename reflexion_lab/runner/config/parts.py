@@ -195,7 +195,7 @@ def reflects_on_last(cfg: RunConfig) -> bool:
 def items_limit(cfg: RunConfig) -> int:
     """`memory.shared.items.max_tokens`; by default the `SHARE` of the context of actor or curator, if one is known."""
     value = cfg.memory.shared.items.max_tokens
-    contexts = [node.get("context") for node in (cfg.model, cfg.models.get("curator")) if node]
+    contexts = [node.get("context") for node in (cfg.model, cfg.role_models.get("curator")) if node]
     known = [context for context in contexts if context] if keeps_items(cfg) else []
     return min([MOST_OF_ITEMS, *(context // SHARE for context in known)]) if value is None else value
 
@@ -372,7 +372,7 @@ def load_models(cfg: RunConfig) -> Models:
     costs = {"caps": meter.caps.cost, **{f"stop.{name}": rule.get("cost") for name, rule in cfg.stop.items()}}
     limits = {f"{key}.cost": cost for key, cost in costs.items() if cost is not None}
     prices, of_role, nodes = {}, {}, {}
-    for role, node in {"actor": cfg.model, **cfg.models}.items():
+    for role, node in {"actor": cfg.model, **cfg.role_models}.items():
         _check_secrets("model" if role == "actor" else f"roles.{role}", node)
         _check_style(cfg, role, node)
         of_role[role] = key = msgspec.json.encode(node, order="sorted")
@@ -431,7 +431,7 @@ def _check_style(cfg: RunConfig, role: str, node: Mapping[str, Any]) -> None:
     if role == "actor" and is_scheduled and "temperature" in (node.get("extra_body") or {}):
         raise ConfigError("model.extra_body", "a temperature", "none, since each attempt of the actor has its own")
     is_writer = cfg.feedback_source == "self_tests" and _continues(cfg.suite_writer.get("writer", {}))
-    if is_writer and (reason := capability(cfg.models.get("suite_writer", cfg.model), "only_chats", "")):
+    if is_writer and (reason := capability(cfg.role_models.get("suite_writer", cfg.model), "only_chats", "")):
         raise ConfigError("suite_writer", f"continuation with {reason}", "suite_writer=chat")
     reason = capability(node, "only_chats", "")
     if not reason or role in ("reflector", "critic", "suite_writer"):

@@ -214,7 +214,7 @@ class RunConfig(Record, frozen=True, kw_only=True):
         cfg = cls(whole=whole, unresolved=unresolved, **values)
         nodes = {key: getattr(cfg, key) for key in PARTS} | {"benchmark.load": cfg.benchmark.load}
         nodes |= {f"stop.{name}": node for name, node in cfg.stop.items()}
-        for key, node in (nodes | {f"roles.{role}": node for role, node in cfg.models.items()}).items():
+        for key, node in (nodes | {f"roles.{role}": node for role, node in cfg.role_models.items()}).items():
             converted(key, node, _Model if key == "model" or key.startswith("roles.") else Part)
         return cfg
 
@@ -245,7 +245,7 @@ class RunConfig(Record, frozen=True, kw_only=True):
         return None if self.resume is None else RunFolder.existing(self.resume).manifest
 
     @property
-    def models(self) -> dict[str, Node]:
+    def role_models(self) -> dict[str, Node]:
         """Nodes of the models that roles have for themselves, by role."""
         return {role: node for role, node in self.roles.items() if node is not None}
 

@@ -327,15 +327,8 @@ def git(*words: str) -> bytes:
     return b""
 
 
-def provenance(
-    config: Mapping[str, Any],
-    *,
-    overrides: Sequence[str] = (),
-    launcher: str = "",
-    embedder: str = "",
-    sandbox_version: int = 0,
-) -> Provenance:
-    """The provenance of a run that starts now, in this process."""
+def provenance(config: Mapping[str, Any], *, overrides: Sequence[str] = (), **more: Any) -> Provenance:
+    """The provenance of a run that starts now, in this process; `more`: its other fields."""
     data = _data(config)
     return Provenance(
         python=f"{platform.python_implementation()} {platform.python_version()}",
@@ -345,11 +338,9 @@ def provenance(
         code_digest=code_digest(),
         diff_digest=_diff_digest(),
         overrides=tuple(map(_without_home, map(_without_secret, overrides))),
-        launcher=launcher,
         own_parts=own_parts(config),
-        embedder_fingerprint=embedder,
         benchmark_file_digest=file_digest(data) if data else "",
-        sandbox_version=sandbox_version,
+        **more,
     )
 
 
