@@ -79,7 +79,7 @@ def drawing(comparison: Comparison, arms: Sequence[Arm]) -> Drawing | None:
         (row.arm, difference.budget, difference.n, difference.tasks, difference.clusters,
          " ".join(map(str, difference.seeds)), difference.estimate.value,
          difference.estimate.low, difference.estimate.high, difference.won, difference.lost, difference.p,
-         difference.p_tasks, difference.p_holm, difference.minimum,
+         difference.p_tasks, "" if row.is_upper_bound else difference.p_holm, difference.minimum,
          "" if row.is_upper_bound else difference.is_detected)
         for row in arm_rows
         for difference in comparison.shown(row).values()
