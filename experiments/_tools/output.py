@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from rich.console import Console
 
+    from reflexion_lab.analysis.comparison.lines import Difference
+
 WIDEST = 1000
 """Maximum width of a table, in characters."""
 TRANSCRIPTS = "transcripts (.jsonl, .jsonl.gz)"
@@ -65,8 +67,8 @@ def percentile_estimate(value: float, resampled: NDArray[float64]) -> Estimate:
     return Estimate(value=value, low=min(float(low), value), high=max(float(high), value))
 
 
-def value_of(estimate: Rate | Estimate) -> float:
-    return estimate.share if isinstance(estimate, Rate) else estimate.value
+def value_of(estimate: Rate | Estimate | Difference) -> float:
+    return estimate.value
 
 
 def percent(estimate: Rate | Estimate, sign: str = "") -> str:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments._tools.output import print_written, run, value_of
+from reflexion_lab.analysis.comparison.lines import Difference
 from reflexion_lab.analysis.report.cells import interval
 from reflexion_lab.analysis.stats.intervals import Estimate, Rate
 from reflexion_lab.cli.main import Arguments
@@ -129,7 +130,7 @@ def share(estimate: Rate | Estimate) -> str:
     return f"{100 * value_of(estimate):.1f} % {interval(estimate.low, estimate.high)}"
 
 
-def points(estimate: Rate | Estimate) -> str:
+def points(estimate: Rate | Estimate | Difference) -> str:
     """A difference in percentage points with its interval, such as `−1.7 [−6.7, +3.9]`."""
     value, low, high = (f"{100 * number:+.1f}" for number in (value_of(estimate), estimate.low, estimate.high))
     return f"{value} [{low}, {high}]".replace("-", "−").replace("+0.0", "0.0").replace("−0.0", "0.0")

@@ -14,7 +14,8 @@ from experiments._tools.recompute import README, TABLE, csv_text, percent, point
 from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.comparison import Comparison, compare
 from reflexion_lab.analysis.comparison.cases import load_cases
-from reflexion_lab.analysis.comparison.row import Difference, Row
+from reflexion_lab.analysis.comparison.lines import Difference
+from reflexion_lab.analysis.comparison.row import Row
 from reflexion_lab.analysis.report.cells import p_value
 from reflexion_lab.analysis.report.documents import rows
 from reflexion_lab.errors import DataError
@@ -87,7 +88,7 @@ def published(study: Study) -> list[dict[str, object]]:
 
 def claim(difference: Difference) -> str:
     """The verdict, with real minus signs."""
-    return difference.verdict.replace("-", "−")
+    return difference.conclusion.replace("-", "−")
 
 
 def design(study: Study) -> str:
@@ -96,16 +97,16 @@ def design(study: Study) -> str:
     section = plan.registered
     margin = f", equivalence margin ±{100 * plan.equivalence_margin:g} points" if plan.equivalence_margin else ""
     metrics = ", ".join(f"`{name}`" for name in (plan.primary_metric, *plan.other_metrics))
-    spent = sum(row.usage.tokens for row in rows_)
-    lost = sum(row.n_logged - row.n for row in rows_)
+    spent = sum(row.of.usage.tokens for row in rows_)
+    lost = sum(len(row.of.attempts) - row.final.n for row in rows_)
     if section is None:
         return ""
     text = (
         f"Registered {section.at[:16].replace('T', ' ')} UTC, digest `{plan.digest}`: {metrics} against "
         f"`{plan.baseline}`, an effect of {100 * plan.minimum_detectable_effect:g} points at "
         f"{100 * section.power:.0f} % power{margin}, {plan.budget.tokens:,} tokens ({spent:,} counted). Other "
-        f"comparisons are exploratory. Cases: all {rows_[0].n_expected} tasks in {len(rows_)} arms, seeds "
-        f"{', '.join(map(str, plan.seeds))}; without a hidden verdict: {lost or 'none'}."
+        f"comparisons are exploratory. Cases: all {rows_[0].number('n_expected'):.0f} tasks in {len(rows_)} arms, "
+        f"seeds {', '.join(map(str, plan.seeds))}; without a hidden verdict: {lost or 'none'}."
     )
     return fill(text, WIDTH)
 
@@ -128,17 +129,17 @@ def table(study: Study) -> Iterator[str]:
 
 def _cells(row: Row) -> Iterator[str]:
     yield from (
-        row.arm + ", an upper bound" * row.is_upper_bound,
+        row.arm + ", an upper bound" * row.of.is_upper_bound,
         percent(row.first.value),
         share(row.final).replace(" %", ""),
     )
-    attempts = row.equal.get("attempts")
+    attempts = row.differences.get("equal_attempts")
     yield f"{attempts.won} : {attempts.lost}" if attempts else ""
     for name in EQUAL:
         difference = row.differences.get(name)
-        yield points(difference.estimate) if difference else ""
-    yield from ((p_value(attempts.p_holm), claim(attempts)) if attempts and not row.is_upper_bound else ("", ""))
-    yield f"{row.usage.tokens / row.n:,.0f}"
+        yield points(difference) if difference else ""
+    yield from ((p_value(attempts.p_holm), claim(attempts)) if attempts and attempts.p_holm is not None else ("", ""))
+    yield f"{row.of.usage.tokens / row.final.n:,.0f}"
 
 
 def draw(folder: Path) -> Sequence[Path]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from experiments._tools import studies
 from experiments._tools.evidence import Row
 from experiments._tools.recompute import main, points
-from reflexion_lab.analysis.comparison.row import compared
+from reflexion_lab.analysis.comparison.lines import compared
 
 
 def compute(folder: Path) -> Mapping[str, str]:
@@ -21,8 +21,8 @@ def compute(folder: Path) -> Mapping[str, str]:
 def answer(folder: Path) -> Row:
     """The answer in `experiments/README.md`."""
     study = studies.read(folder)
-    both = [study.row(arm).equal["attempts"] for arm in ("omega_1", "omega_2")]
-    cells = (f"Ω = {omega} {points(each.estimate)} points, {studies.claim(each)}" for omega, each in enumerate(both, 1))
+    both = [study.row(arm).differences["equal_attempts"] for arm in ("omega_1", "omega_2")]
+    cells = (f"Ω = {omega} {points(each)} points, {studies.claim(each)}" for omega, each in enumerate(both, 1))
     return Row(f"{'; '.join(cells)}, against Ω = 0 (Ω = 1 are the loops of the row above)", str(both[0].n))
 
 

@@ -52,11 +52,11 @@ def compute(folder: Path) -> Mapping[str, str]:
 def answer(folder: Path) -> Row:
     """The answer in `experiments/README.md`."""
     study = studies.read(folder)
-    oracle, quoted = (study.row(arm).equal["attempts"] for arm in ("oracle_words", "quoted"))
+    oracle, quoted = (study.row(arm).differences["equal_attempts"] for arm in ("oracle_words", "quoted"))
     text = (
         f"not detected for diagnoses by line of a program that the prompt does not show: "
-        f"{points(oracle.estimate)} points, wrong ones alike; "
-        f"the quoted solution helps, {points(quoted.estimate)}"
+        f"{points(oracle)} points, wrong ones alike; "
+        f"the quoted solution helps, {points(quoted)}"
     )
     return Row(text, str(oracle.n))
 

@@ -150,7 +150,7 @@ def _rows(evidence: Sequence[Evidence]) -> Iterator[dict[str, Any]]:
             lines = {(line["arm"], line["metric"], line["budget"]): line for line in comparison_rows(comparison)}
             for control, row in zip(controls, comparison.rows, strict=True):
                 names = {"model": model, "cut": cut, "arm": control.label, "variant": control.variant}
-                facts = {"feedback_source": row.feedback_source, "seeds": " ".join(map(str, row.seeds))}
+                facts = {"feedback_source": row.of.feedback_source, "seeds": " ".join(map(str, row.of.seeds))}
                 yield names | facts | dict(_columns(lines, row.arm))
 
 

@@ -12,7 +12,7 @@ from experiments._tools.evidence import Row, read_rows
 from experiments._tools.recompute import main, percent, points
 from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.comparison import compare
-from reflexion_lab.analysis.comparison.row import Difference
+from reflexion_lab.analysis.comparison.lines import Difference
 from reflexion_lab.analysis.stats.intervals import Rate
 
 TUNING = "tuning.csv"
@@ -66,11 +66,11 @@ def answer(folder: Path) -> Row:
     """The answer in `experiments/README.md`."""
     study = studies.read(folder)
     row, words = study.row("reflexion"), against_checks(study)["equal_attempts"]
-    attempts, tokens = row.equal["attempts"], row.equal["tokens"]
+    attempts, tokens = row.differences["equal_attempts"], row.differences["equal_tokens"]
     text = (
-        f"Reflexion {points(attempts.estimate)} points against plain retry at three attempts each "
-        f"({studies.claim(attempts)}), {points(tokens.estimate)} at equal tokens ({tokens.verdict}); "
-        f"{points(words.estimate)} against failing checks alone, {words.won} won, {words.lost} lost (exploratory)"
+        f"Reflexion {points(attempts)} points against plain retry at three attempts each "
+        f"({studies.claim(attempts)}), {points(tokens)} at equal tokens ({tokens.conclusion}); "
+        f"{points(words)} against failing checks alone, {words.won} won, {words.lost} lost (exploratory)"
     )
     return Row(text, str(attempts.n))
 

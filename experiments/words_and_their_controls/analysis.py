@@ -10,7 +10,7 @@ from experiments._tools.evidence import Row
 from experiments._tools.recompute import main, percent, points, share
 from experiments.oracle_words.ceiling import Ceiling, ceilings
 from experiments.reflexion_against_retry.analysis import against_checks
-from reflexion_lab.analysis.comparison.row import compared
+from reflexion_lab.analysis.comparison.lines import compared
 
 
 def compute(folder: Path) -> Mapping[str, str]:
@@ -37,9 +37,9 @@ def answer(folder: Path) -> Row:
     """The answer in `experiments/README.md`."""
     study = studies.read(folder)
     own, base = study.row("reflexion"), study.row("feedback_only")
-    difference = own.equal["attempts"]
+    difference = own.differences["equal_attempts"]
     others = "; ".join(
-        f"{name} {points(study.row(arm).equal['attempts'].estimate)}"
+        f"{name} {points(study.row(arm).differences['equal_attempts'])}"
         for name, arm in (("filler", "length_matched"), ("words on another task", "reflexion_shuffled"))
     )
     at_03 = against_checks(studies.read(folder.parent / "reflexion_against_retry"))["equal_attempts"]
@@ -47,8 +47,8 @@ def answer(folder: Path) -> Row:
     text = (
         f"no room at temperature 0, where failing checks alone add {percent(base.final.value - base.first.value)} "
         f"points: own words {share(own.final)}, failing checks alone {share(base.final)}, "
-        f"{points(difference.estimate)} points, {points(part)} % of what the quoted solution adds; {others}; "
-        f"with room, at 0.3, {points(at_03.estimate)} ([exploratory](reflexion_against_retry/README.md))"
+        f"{points(difference)} points, {points(part)} % of what the quoted solution adds; {others}; "
+        f"with room, at 0.3, {points(at_03)} ([exploratory](reflexion_against_retry/README.md))"
     )
     return Row(text, str(difference.n))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
@@ -71,6 +73,46 @@ class Arm:
     def is_upper_bound(self) -> bool:
         """Whether hidden tests or solutions reached its loops, so that its shares are not pass@1."""
         return any(log.is_upper_bound for log in self.logs)
+
+    @property
+    def study(self) -> str:
+        """The registered study of all of its runs; "" for none, or if a run deviates."""
+        return self.logs[0].study if len({(log.study, log.manifest.study_digest) for log in self.logs}) == 1 else ""
+
+    @property
+    def models(self) -> dict[str, tuple[str, ...]]:
+        """Fingerprints by role; several if its runs differ."""
+        names: dict[str, dict[str, None]] = {}
+        for run in (log.manifest for log in self.logs):
+            for role, fingerprint in {"actor": run.model_fingerprint, **run.role_fingerprints}.items():
+                names.setdefault(role, {})[fingerprint] = None
+        return {role: tuple(fingerprints) for role, fingerprints in names.items()}
+
+    @property
+    def run_ids(self) -> tuple[str, ...]:
+        """By seed; several of a run over shards, with commas."""
+        return tuple(", ".join(log.run_ids) for log in self.logs)
+
+    @property
+    def shards(self) -> tuple[str, ...]:
+        """Runs that lack a shard, such as `3 of 4 shards at seed 0`."""
+        return tuple(f"{log.shards} at seed {log.manifest.seed}" for log in self.logs if log.lacks_shards)
+
+    @cached_property
+    def calls(self) -> str:
+        """Digest of every prompt and reply of its actor, by case and attempt; "" if texts were not stored."""
+        calls = [
+            (case, [([message.content for message in t.messages], t.reply) for t in (a.trajectory for a in attempts)])
+            for case, attempts in sorted(self.attempts.items())
+        ]
+        is_kept = any(prompts for _, attempts in calls for prompts, _ in attempts)
+        return hashlib.sha256(repr(calls).encode(errors="replace")).hexdigest() if is_kept else ""
+
+    @cached_property
+    def reflections(self) -> dict[str, int]:
+        """By source, those with words, and those that failed without any."""
+        every = (attempt.reflection for attempt, _ in self.graded)
+        return dict(Counter(reflection.source for reflection in every if reflection and reflection.is_told))
 
     @cached_property
     def memory(self) -> Matrix | None:

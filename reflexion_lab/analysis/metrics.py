@@ -114,8 +114,6 @@ class Metric(Record, frozen=True, kw_only=True):
         return float(sum(known)) if self.unit == "count" else sum(known) / len(known)
 
 
-COUNTS = ("n", "tasks", "clusters", "n_expected", "n_logged", "no_feedback", "train", "seeds", "no_verdict")
-"""Counts of a row of a comparison, which are among its lines."""
 REGISTRY: dict[tuple[Level, str], Metric] = {}
 """By level and name, in the order of tables."""
 
@@ -170,8 +168,10 @@ def register_own(functions: Mapping[str, Callable[..., Any]], columns: Collectio
 
     Raises ConfigError: a first parameter or return annotation does not say what is measured, or a name is the lab's.
     """
+    from reflexion_lab.analysis.comparison import arm_metrics  # noqa: F401 their names are taken, too
+
     of_lab = [each for each in REGISTRY.values() if each.is_of_lab]
-    taken = {*columns, *COUNTS} | {key for each in of_lab for key in (each.name, each.key(), each.key(True))}
+    taken = {*columns} | {key for each in of_lab for key in (each.name, each.key(), each.key(True))}
     levels: dict[str, Level] = {"attempt": "attempt", "attempts": "task", "log": "run", "arm": "arm"}
     for name, function in functions.items():
         try:

@@ -99,9 +99,7 @@ def _compare(options: argparse.Namespace, runs: Sequence[RunFolder] | None) -> N
         with writable("--csv", options.csv, "a file (.csv) in a folder that exists"):
             write_table(Path(options.csv), comparison)
     if options.json:
-        from reflexion_lab.analysis.comparison.lines import document
-
-        say_json(document(comparison) | ({"pass_at": draws} if draws else {}))
+        say_json(comparison.document | ({"pass_at": draws} if draws else {}))
     elif draws or options.full:
         _tables(options, arms, comparison, draws)
     else:

@@ -14,7 +14,6 @@ from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.comparison import side_by_side
 from reflexion_lab.analysis.comparison.cases import load_cases, save_cases
 from reflexion_lab.analysis.comparison.grouping import arms
-from reflexion_lab.analysis.comparison.lines import lines
 from reflexion_lab.analysis.figures import memory as memory_figure
 from reflexion_lab.analysis.learning.checkpoints import stream_memory
 from reflexion_lab.analysis.learning.memory import EFFECTS
@@ -189,10 +188,10 @@ def test_compare_measures_memory_by_frozen_runs_and_makes_no_arms_of_them(root, 
     frozen = [changed(run, tmp_path, config__arm="frozen") for run in runs[1:]]
     (arm,), comparison = side_by_side([runs[0], *frozen])
     (row,) = comparison.rows
-    assert (row.arm, row.run_ids, row.n) == ("reflexion", (runs[0].manifest.run_id,), 12)
-    assert row.memory == arm.memory == stream_memory(runs).matrix
+    assert (row.arm, arm.run_ids, row.final.n) == ("reflexion", (runs[0].manifest.run_id,), 12)
+    assert arm.memory == stream_memory(runs).matrix
     assert {name: row.metrics.get(name) for name in EFFECTS} == {
-        name: getattr(row.memory.measures, name) for name in EFFECTS if name != "generalisation"
+        name: getattr(arm.memory.measures, name) for name in EFFECTS if name != "generalisation"
     } | {"generalisation": None}
     (table,) = [sheet for sheet in sheets(comparison) if sheet.key == "memory"]
     assert [line[2] for line in table.rows] == [
@@ -202,7 +201,7 @@ def test_compare_measures_memory_by_frozen_runs_and_makes_no_arms_of_them(root, 
     assert any(
         text.startswith("CHECKPOINTS: runs on frozen memory of reflexion measure it") for text in warnings(comparison)
     )
-    (line,) = [line for line in lines(comparison) if line.metric == "online_utility"]
+    (line,) = [line for line in comparison.lines if line.metric == "online_utility"]
     assert line.low <= line.value <= line.high and line.n == 12
 
 
@@ -284,7 +283,7 @@ def test_measures_of_an_upper_bound_are_marked_and_no_metrics(runs, tmp_path):
     bounds = [changed(run, tmp_path, shows_solutions=True) for run in runs]
     _, comparison = side_by_side(bounds)
     (row,) = comparison.rows
-    assert row.memory and not row.metrics.keys() & set(EFFECTS)
+    assert row.of.memory and not row.metrics.keys() & set(EFFECTS)
     (table,) = [sheet for sheet in sheets(comparison) if sheet.key == "memory"]
     assert {line[0] for line in table.rows} == {"UPPER BOUND reflexion"}
 

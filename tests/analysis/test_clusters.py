@@ -50,10 +50,11 @@ def compared(run, verdicts_of, clusters, seeds=(1, 2)):
 def test_a_task_and_its_copy_count_as_one(run, seeds):
     single = compare(compared(run, dict, None, seeds)).rows[1]
     double = compare(compared(run, twice, TWINS, seeds)).rows[1]
-    assert (single.tasks, single.clusters, double.tasks, double.clusters) == (40, 40, 80, 40)
+    assert [row.number(unit) for row in (single, double) for unit in ("tasks", "clusters")] == [40, 40, 80, 40]
     for before, after in zip(single.differences.values(), double.differences.values(), strict=True):
         assert (after.n, after.tasks, after.clusters) == (2 * before.n, 80, 40)
-        assert (after.estimate, after.p_tasks, after.minimum) == (before.estimate, before.p_tasks, before.minimum)
+        figures = ("value", "low", "high", "p_tasks", "minimum")
+        assert [getattr(after, name) for name in figures] == [getattr(before, name) for name in figures]
         assert "clusters" in after.method and "tasks" not in after.method
     if len(seeds) > 1:
         shares = ([row.first, row.final, row.metrics["repair"]] for row in (single, double))
@@ -62,10 +63,10 @@ def test_a_task_and_its_copy_count_as_one(run, seeds):
 
 def test_tasks_taken_alone_have_a_narrower_interval(run):
     alone, clustered = (compare(compared(run, twice, clusters)).rows[1] for clusters in (None, TWINS))
-    assert alone.clusters == 80
-    width, wider = (row.as_run.estimate.high - row.as_run.estimate.low for row in (alone, clustered))
+    assert alone.number("clusters") == 80
+    width, wider = (row.differences["as_run"].high - row.differences["as_run"].low for row in (alone, clustered))
     assert wider > 1.3 * width
-    assert clustered.as_run.p_tasks > alone.as_run.p_tasks
+    assert clustered.differences["as_run"].p_tasks > alone.differences["as_run"].p_tasks
 
 
 def test_figures_of_an_arm_are_over_clusters(run):
@@ -140,7 +141,7 @@ def test_an_arm_without_clusters_takes_the_clusters_of_the_other(run):
         Arm(name, [Log.read(run(name, twice(verdicts), clusters=clusters))])
         for name, verdicts, clusters in (("words", WORDS, TWINS), ("feedback_only", BASE, None))
     )
-    assert {row.as_run.clusters for row in compare([unnamed, named]).rows if row.as_run} == {40}
+    assert {each.clusters for row in compare([unnamed, named]).rows for each in row.differences.values()} == {40}
 
 
 def test_rows_of_tasks_that_stand_alone_are_sorted_by_id():

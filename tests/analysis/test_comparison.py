@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from reflexion_lab.analysis.arms import Case
 from reflexion_lab.analysis.comparison import compare
 from reflexion_lab.analysis.comparison.grouping import arms
-from reflexion_lab.analysis.comparison.row import PRICE
+from reflexion_lab.analysis.comparison.lines import PRICE
 from reflexion_lab.analysis.stats.bootstrap import interval
 from reflexion_lab.analysis.stats.intervals import adjusted, mcnemar, paired_difference, wilson
 from reflexion_lab.cli.main import main
@@ -36,9 +36,8 @@ def named(comparison, arm):
 def test_the_figures_of_an_arm_are_those_by_hand(two_seeds):
     row = named(compare(arms(two_seeds)), "words")
     assert (row.first.value, row.final.value) == (0.5, 0.75)  # hidden verdicts on submissions
-    assert row.curve == (0.5, 0.75)
-    assert row.area == 0.625
-    assert (row.tasks, row.seeds, row.n_logged, row.n_expected) == (4, (7, 8), 8, 8)
+    assert (row.curve, row.of.seeds) == ((0.5, 0.75), (7, 8))
+    assert [row.number(name) for name in ("pass_at_1_area", "tasks", "n_logged", "n_expected")] == [0.625, 4, 8, 8]
     shares = {
         "repair": (4, 4),
         "damage": (2, 4),
@@ -46,17 +45,17 @@ def test_the_figures_of_an_arm_are_those_by_hand(two_seeds):
         "feedback_attempts_false_negative_rate": (2, 8),
     }  # to the submission; over all attempts
     assert {key: (row.metrics[key].k, row.metrics[key].n) for key in shares} == shares
-    assert (row.usage.calls, row.usage.tokens) == (2 * 10, 2 * 161)  # of attempts and reflections
+    assert (row.of.usage.calls, row.of.usage.tokens) == (2 * 10, 2 * 161)  # of attempts and reflections
     assert row.metrics["tokens_per_solved"].value == 2 * 161 / 6
     assert not row.metrics.keys() & {"cost", "cost_per_case", "cost_per_solved"}
 
 
 def test_a_difference_pairs_cases_and_takes_tasks_for_the_unit(two_seeds):
-    names = named(compare(arms(two_seeds)), "words").as_run
-    assert (names.n, names.won, names.lost, names.estimate.value) == (8, 2, 0, 0.25)
+    names = named(compare(arms(two_seeds)), "words").differences["as_run"]
+    assert (names.n, names.won, names.lost, names.value) == (8, 2, 0, 0.25)
     assert names.p == mcnemar(0, 2) == 0.5
     assert names.p_tasks == 1.0  # one task alone differs, at both seeds alike
-    assert not names.is_detected
+    assert not names.detected
 
 
 def test_two_seeds_that_agree_in_all_are_worth_no_more_than_one(run):
@@ -70,28 +69,28 @@ def test_two_seeds_that_agree_in_all_are_worth_no_more_than_one(run):
 
 def test_a_gain_from_one_seed_is_that_of_its_paired_table(run):
     names = named(compare(arms([run("feedback_only", BASE), run("words", WORDS)])), "words")
-    assert names.as_run.seeds == (7,)
-    assert (names.as_run.estimate.low, names.as_run.estimate.high) == paired_difference(2, 0, 1, 1)
+    assert names.differences["as_run"].seeds == (7,)
+    assert (names.differences["as_run"].low, names.differences["as_run"].high) == paired_difference(2, 0, 1, 1)
     assert (names.final.low, names.final.high) == wilson(3, 4)
 
 
 def test_at_equal_tokens_the_dearer_arm_is_cut(pair):
     runs = pair((7, 8), feedback_only=BASE, simple=SIMPLE)
     row = named(compare(arms(runs)), "simple")
-    assert row.as_run.estimate.value == -0.25
-    at_tokens = row.equal["tokens"]
-    assert at_tokens.estimate.value == 0.0
-    assert at_tokens.budget == "equal tokens"
-    assert (at_tokens.cut.shorter, at_tokens.cut.spend, at_tokens.cut.baseline_spend) == ("feedback_only", 20, 20)
-    by_calls = named(compare(arms(runs), unit="calls"), "simple").equal
-    assert [difference.budget for difference in by_calls.values()] == ["equal attempts", "equal calls"]
+    assert row.differences["as_run"].value == -0.25
+    at_tokens = row.differences["equal_tokens"]
+    assert at_tokens.value == 0.0
+    assert at_tokens.words == "equal tokens"
+    assert (at_tokens.cut, at_tokens.spend, at_tokens.baseline_spend) == ("feedback_only", 20, 20)
+    by_calls = named(compare(arms(runs), unit="calls"), "simple").differences
+    assert list(by_calls) == ["as_run", "equal_attempts", "equal_calls"]
 
 
 def test_matched_p_is_at_least_the_verdicts_mcnemar_p(pair):
     """An arm that pays far more may be told from its baseline by its spending, which says nothing of what it solves."""
     base = {f"t{i:02}": [WRONG] if i < 20 else [WRONG, RIGHT] if i < 26 else [RIGHT] for i in range(40)}
     dear = {f"t{i:02}": [WRONG] * 5 if i < 26 else [RIGHT] for i in range(40)}
-    names = named(compare(arms(pair(feedback_only=base, dear=dear))), "dear").equal["tokens"]
+    names = named(compare(arms(pair(feedback_only=base, dear=dear))), "dear").differences["equal_tokens"]
     assert (names.won, names.lost) == (0, 12)
     assert names.p_tasks >= mcnemar(6, 0)  # six tasks, each the same at both seeds
 
@@ -101,10 +100,10 @@ def test_at_equal_attempts_both_arms_are_cut_at_the_last_of_the_shorter(pair):
     short = {"a": [WRONG] * 2, "b": [WRONG] * 2}
     comparison = compare(arms(pair(long=long, short=short)))
     row = named(comparison, "short")
-    difference = row.equal["attempts"]
-    assert (row.as_run.estimate.value, difference.estimate.value) == (-1.0, -0.5)
-    assert (difference.cut.attempts, difference.cut.shorter) == (2, "long")
-    assert (difference.cut.spend, difference.cut.baseline_spend) == (2.0, 2.0)
+    difference = row.differences["equal_attempts"]
+    assert (row.differences["as_run"].value, difference.value) == (-1.0, -0.5)
+    assert (difference.attempts, difference.cut) == (2, "long")
+    assert (difference.spend, difference.baseline_spend) == (2.0, 2.0)
     assert list(comparison.shown(row)) == ["as_run", "equal_attempts", "equal_completion_tokens", "equal_tokens"]
     same = compare(arms(pair(words=short, control=short)))
     assert "as_run" not in same.shown(same.rows[1])
@@ -127,8 +126,8 @@ def test_equal_attempts_are_those_allowed_and_not_those_made(run, allowed, cut, 
     ]
     comparison = compare(arms(runs))
     row = named(comparison, "short")
-    difference = row.equal["attempts"]
-    assert (difference.cut.attempts, difference.cut.shorter, difference.estimate.value) == (cut, shorter, estimate)
+    difference = row.differences["equal_attempts"]
+    assert (difference.attempts, difference.cut, difference.value) == (cut, shorter, estimate)
     assert ("as_run" in comparison.shown(row)) == bool(shorter)
 
 
@@ -154,13 +153,13 @@ def dear_words(run, respent):
 
 
 def test_a_price_ratio_and_break_even_are_those_by_hand(dear_words):
-    price = named(compare(arms(dear_words), "retry"), "words").equal["tokens"].price
+    price = named(compare(arms(dear_words), "retry"), "words").differences["equal_tokens"].price
     assert (price.spend, price.baseline_spend) == (790, 119)
     assert price.ratio == pytest.approx(6.64, abs=0.005)
     assert (price.solved.k, price.solved.n, price.baseline_solved.k, price.baseline_solved.n) == (2, 32, 2, 32)
     assert price.break_even == pytest.approx((1 - (15 / 16) ** (790 / 119)) * 16)  # by 1 in 16, 6.6 draws solve 35 %
     assert price.break_even / 16 == pytest.approx(0.348, abs=0.0005)
-    by_words = named(compare(arms(dear_words), "retry"), "words").equal["completion_tokens"].price
+    by_words = named(compare(arms(dear_words), "retry"), "words").differences["equal_completion_tokens"].price
     assert (by_words.spend, by_words.baseline_spend) == (90, 19)
 
 
@@ -171,9 +170,9 @@ def test_words_that_only_cost_more_lose_by_their_price_and_do_no_harm(run, respe
     runs = [run(arm, attempts=respent(tries, usage), seed=s)
             for arm, usage in (("retry", cheap), ("words", dear)) for s in (1, 2)]  # fmt: skip
     row = named(compare(arms(runs), "retry"), "words")
-    assert row.equal["attempts"].estimate.value == 0
-    assert row.equal["tokens"].is_loss
-    assert (row.claim(row.equal["tokens"]), row.loss(row.equal["attempts"])) == (PRICE, "")
+    at_tokens, at_attempts = (row.differences[f"equal_{unit}"] for unit in ("tokens", "attempts"))
+    assert at_tokens.is_loss and at_attempts.value == 0
+    assert (at_tokens.verdict, at_attempts.verdict) == (PRICE, at_attempts.conclusion)
 
 
 @pytest.mark.parametrize(
@@ -199,9 +198,9 @@ def test_a_loss_that_is_not_detected_at_equal_attempts_is_no_price_unless_equiva
     lines = capsys.readouterr().out.splitlines()
     text = " ".join(" ".join(lines).split())
     (row,) = (each for each in compare(arms(runs), "retry", margin=margin).rows if each.arm == "words")
-    assert row.equal["tokens"].is_loss and row.equal["attempts"].is_loss == (harmed > 2)
+    assert row.differences["equal_tokens"].is_loss and row.differences["equal_attempts"].is_loss == (harmed > 2)
     assert verdict in text and ("budget only" in text) == (verdict == "budget only")
-    assert (row.claim(row.equal["tokens"]) == PRICE) == (verdict == "budget only")
+    assert (row.differences["equal_tokens"].verdict == PRICE) == (verdict == "budget only")
     assert ("undecided" in text.partition("tokens")[2]) == ("undecided" in verdict)
 
 
@@ -211,7 +210,7 @@ def test_with_prices_the_line_at_equal_cost_replaces_that_at_equal_tokens(run, p
     comparison = compare(arms(both))
     names = ["equal_attempts", "equal_completion_tokens", "equal_cost"]
     assert (list(comparison.shown(comparison.rows[1])), comparison.unpriced) == (names, "")
-    assert "tokens" in comparison.rows[1].equal  # for tables and MLflow, under its old name
+    assert "equal_tokens" in comparison.rows[1].differences  # for tables and MLflow, under its old name
     free = compare(arms(pair(retry=BASE, words=BASE)))
     assert list(free.shown(free.rows[1])) == [*names[:2], "equal_tokens"]
     assert free.unpriced == "retry has no prices"
@@ -224,15 +223,15 @@ def unrecorded(run, respent):
 
 
 def test_tokens_that_nobody_recorded_are_not_taken_for_free(two_seeds, unrecorded):
-    row = named(compare(arms([*two_seeds, *unrecorded])), "silent")
-    assert row.unknown == ("completion_tokens", "tokens", "cost")
+    comparison = compare(arms([*two_seeds, *unrecorded]))
+    row = named(comparison, "silent")
+    assert comparison.document["arms"][-1]["unknown"] == ["completion_tokens", "tokens", "cost"]
     assert not [name for name in row.metrics if "tokens" in name]
-    assert list(row.equal) == ["attempts"]
-    assert row.unmatched["tokens"] == "tokens of silent unknown"
-    assert row.as_run is not None
+    assert list(row.differences) == ["as_run", "equal_attempts"]
+    assert row.unmatched["equal_tokens"] == "tokens of silent unknown"
     by_calls = named(compare(arms([*two_seeds, *unrecorded]), unit="calls"), "silent")
     assert by_calls.unmatched == {}
-    assert by_calls.equal["calls"].cut.spend > 0
+    assert by_calls.differences["equal_calls"].spend > 0
 
 
 def test_one_role_without_tokens_makes_them_unknown(run, records):
@@ -244,7 +243,8 @@ def test_one_role_without_tokens_makes_them_unknown(run, records):
         ]
         for task_id, history in attempts.items()
     }
-    assert compare(arms([run("partly", attempts=partly)])).rows[0].unknown == ("completion_tokens", "tokens", "cost")
+    (facts,) = compare(arms([run("partly", attempts=partly)])).document["arms"]
+    assert facts["unknown"] == ["completion_tokens", "tokens", "cost"]
 
 
 PAID = Usage(calls=1, prompt_tokens=9, cost=0.5)
@@ -252,7 +252,7 @@ PAID = Usage(calls=1, prompt_tokens=9, cost=0.5)
 
 def test_with_prices_the_cost_of_a_solved_case_is_all_that_was_paid(run, respent):
     row = compare(arms([run("feedback_only", attempts=respent(BASE, PAID))]), unit="cost").rows[0]
-    assert row.usage.cost == row.metrics["cost"] == 3.5
+    assert row.of.usage.cost == row.metrics["cost"] == 3.5
     assert row.metrics["cost_per_solved"].value == 1.75
 
 
@@ -269,7 +269,7 @@ def test_money_of_two_currencies_is_not_compared(run, respent):
     both = [run(arm, attempts=respent(SIMPLE, PAID), seed=s, prices=prices[arm]) for arm in prices for s in (7, 8)]
     with pytest.raises(ValueError, match="got cost, but prices are in EUR, USD, expected prices in one currency"):
         compare(arms(both), unit="cost")
-    assert [row.currencies for row in compare(arms(both)).rows] == [("USD",), ("EUR",)]
+    assert [arm["currencies"] for arm in compare(arms(both)).document["arms"]] == [("USD",), ("EUR",)]
 
 
 def test_baseline_is_feedback_only_else_the_first_non_oracle(run, pair):
@@ -311,22 +311,22 @@ def many(won, n=40):
 
 def test_a_large_difference_is_detected_and_a_small_one_is_not(pair):
     comparison = compare(arms(pair(feedback_only=many(10), much=many(24), little=many(12))))
-    much, little = (named(comparison, arm).as_run for arm in ("much", "little"))
-    assert much.is_detected
+    much, little = (named(comparison, arm).differences["as_run"] for arm in ("much", "little"))
+    assert much.detected
     assert much.p_tasks < 0.001
-    assert not replace(much, p_holm=0.06).is_detected
+    assert not replace(much, p_holm=0.06).detected
     assert (much.won, much.lost) == (28, 0)
-    assert not little.is_detected
+    assert not little.detected
 
 
 def test_p_values_are_corrected_for_all_arms_but_the_bounds(run, pair):
     runs = pair(feedback_only=many(10), more=many(16), most=many(20))
     runs += [run("oracle", many(30), s, feedback_source="oracle") for s in (1, 2)]
     comparison = compare(arms(runs))
-    more, most, oracle = (named(comparison, arm).as_run for arm in ("more", "most", "oracle"))
+    more, most, oracle = (named(comparison, arm).differences["as_run"] for arm in ("more", "most", "oracle"))
     assert most.p_holm == pytest.approx(2 * most.p_tasks)
     assert more.p_holm == pytest.approx(max(more.p_tasks, most.p_holm))
-    assert oracle.p_holm == oracle.p_tasks
+    assert (oracle.p_holm, oracle.detected) == (None, None)
 
 
 def test_unpaired_cases_are_named_and_left_out_of_differences(pair):
@@ -334,7 +334,7 @@ def test_unpaired_cases_are_named_and_left_out_of_differences(pair):
     row = named(compare(arms(runs)), "words")
     assert row.absent == tuple(Case(3, name) for name in "abcd")
     assert row.alone == ()
-    assert row.as_run.n == 8
+    assert row.differences["as_run"].n == 8
     assert named(compare(arms(runs), "words"), "feedback_only").alone == row.absent
 
 
@@ -353,12 +353,12 @@ def test_arms_of_other_data_are_an_error_that_names_both(run, first, second, mes
 
 def test_an_arm_of_other_seeds_has_no_difference(run):
     row = named(compare(arms([run("feedback_only", BASE, 1), run("words", WORDS, 2)])), "words")
-    assert (row.as_run, row.equal, row.refused) == (None, {}, "no task and seed in common")
+    assert (row.differences, row.refused) == ({}, "no task and seed in common")
 
 
 def test_seeds_may_draw_tasks_of_their_own(run):
     runs = [run(arm, BASE, s, benchmark_digest=str(s)) for arm in ("feedback_only", "words") for s in (1, 2)]
-    assert named(compare(arms(runs)), "words").as_run.n == 8
+    assert named(compare(arms(runs)), "words").differences["as_run"].n == 8
 
 
 def test_what_broke_is_counted_and_never_dropped(run, attempt):
@@ -370,7 +370,7 @@ def test_what_broke_is_counted_and_never_dropped(run, attempt):
     }
     row = compare(arms([run("simple", attempts=attempts)])).rows[0]
     for rate in (row.metrics[f"{name}_rate"] for name in ("extraction_failures", "timeouts", "harness_errors")):
-        assert (rate.k, rate.n, row.n_logged, row.no_feedback) == (1, 4, 4, 1)
+        assert (rate.k, rate.n, row.number("n_logged"), row.number("no_feedback")) == (1, 4, 4, 1)
 
 
 @pytest.fixture
@@ -394,12 +394,12 @@ def test_only_the_registered_comparison_is_not_exploratory(run, study):
     sizes = {"feedback_only": 10, "words": 24, "other": 12}
     both = arms([run(arm, many(won), s, **known) for arm, won in sizes.items() for s in (1, 2)])
     comparison = compare(both, study=study)
-    assert named(comparison, "words").as_run.exploratory == ()
-    assert named(comparison, "words").equal["tokens"].exploratory
-    assert named(comparison, "words").equal["attempts"].exploratory == ()  # both loops have one attempt
-    assert named(comparison, "other").as_run.exploratory
-    assert named(compare(both, "other", study=study), "words").as_run.exploratory
-    assert named(compare(both), "words").as_run.exploratory
+    assert named(comparison, "words").differences["as_run"].reasons == ""
+    assert named(comparison, "words").differences["equal_tokens"].exploratory
+    assert named(comparison, "words").differences["equal_attempts"].reasons == ""  # both loops have one attempt
+    assert named(comparison, "other").differences["as_run"].exploratory
+    assert named(compare(both, "other", study=study), "words").differences["as_run"].exploratory
+    assert named(compare(both), "words").differences["as_run"].exploratory
 
 
 def test_equal_attempts_have_a_registered_metric_of_their_own(run, study):
@@ -411,18 +411,18 @@ def test_equal_attempts_have_a_registered_metric_of_their_own(run, study):
     known = {"study": study.name, "study_digest": study.digest}
     runs = [run(arm, tasks, s, **known) for arm, tasks in by_arm.items() for s in (1, 2)]
     row = named(compare(arms(runs), study=study), "words")
-    assert row.equal["attempts"].exploratory == ()
-    assert row.as_run.exploratory
-    assert row.equal["tokens"].exploratory
+    assert row.differences["equal_attempts"].reasons == ""
+    assert row.differences["as_run"].exploratory
+    assert row.differences["equal_tokens"].exploratory
 
 
 def test_the_registered_effect_is_a_size_to_plan_for_and_no_bar(run, study):
     study = replace(study, minimum_detectable_effect=0.5)
     known = {"study": study.name, "study_digest": study.digest}
     runs = [run(arm, many(won), s, **known) for arm, won in (("feedback_only", 10), ("words", 24)) for s in (1, 2)]
-    difference = named(compare(arms(runs), study=study), "words").as_run
-    assert difference.estimate.value < 0.5
-    assert difference.is_detected
+    difference = named(compare(arms(runs), study=study), "words").differences["as_run"]
+    assert difference.value < 0.5
+    assert difference.detected
 
 
 @pytest.mark.parametrize(
@@ -435,7 +435,7 @@ def test_the_registered_effect_is_a_size_to_plan_for_and_no_bar(run, study):
 )  # fmt: skip
 def test_the_verdict_is_a_claim_at_the_margin(pair, sizes, margin, verdict):
     runs = pair(feedback_only=many(sizes[0]), words=many(sizes[1]))
-    result = named(compare(arms(runs), margin=margin), "words").as_run
+    result = named(compare(arms(runs), margin=margin), "words").differences["as_run"]
     assert result.verdict.startswith(verdict)
     assert result.minimum is not None
     assert result.margin == margin
@@ -445,7 +445,7 @@ def test_equivalence_is_two_one_sided_t_tests(pair):
     from scipy.stats import t
 
     runs = pair((1,), feedback_only=many(20), words=many(21))
-    result = named(compare(arms(runs)), "words").as_run
+    result = named(compare(arms(runs)), "words").differences["as_run"]
     centre, error = adjusted([1.0] + [0.0] * 39)
     verdicts = []
     for margin in (0.05, 0.07, 0.09, 0.12, 0.15):
@@ -460,17 +460,17 @@ def test_the_margin_is_that_of_the_study_and_another_is_exploratory(run, study):
     study = registered(replace(study, equivalence_margin=0.1), run, feedback_only=20, words=20)
     known = {"study": study.name, "study_digest": study.digest}
     runs = [run(arm, many(20), s, **known) for arm in ("feedback_only", "words") for s in (1, 2)]
-    own, other = (named(compare(arms(runs), study=study, margin=m), "words").as_run for m in (None, 0.2))
-    assert (own.margin, own.exploratory) == (0.1, ())
-    assert other.exploratory == ("margin 0.2, registered was 0.1",)
+    own, other = (named(compare(arms(runs), study=study, margin=m), "words").differences["as_run"] for m in (None, 0.2))
+    assert (own.margin, own.reasons) == (0.1, "")
+    assert other.reasons == "margin 0.2, registered was 0.1"
 
 
 def test_a_design_that_detected_has_a_minimum_detectable_effect(run):
     """14 : 0 of 180 cases, three seeds: the exact test over 60 tasks knew none."""
     base = [run("feedback_only", many(20, 60), s) for s in (1, 2, 3)]
     words = [run("words", many(20 + gain, 60), s) for s, gain in ((1, 8), (2, 5), (3, 1))]
-    result = named(compare(arms([*base, *words])), "words").as_run
-    assert (result.won, result.lost, result.is_detected) == (14, 0, True)
+    result = named(compare(arms([*base, *words])), "words").differences["as_run"]
+    assert (result.won, result.lost, result.detected) == (14, 0, True)
     assert 60 < result.effective <= 180
     assert 0 < result.minimum < 0.15
 
@@ -482,6 +482,6 @@ def test_no_arm_is_no_comparison():
 
 def test_one_run_alone_has_figures_and_no_difference(run):
     (row,) = compare(arms([run("simple", BASE)])).rows
-    assert (row.as_run, row.equal) == (None, {})
+    assert row.differences == {}
     assert row.refused == ""
     assert row.final.value == 0.5

@@ -8,7 +8,6 @@ from rich.console import Console
 from reflexion_lab.analysis import metrics
 from reflexion_lab.analysis.comparison import compare
 from reflexion_lab.analysis.comparison.grouping import arms
-from reflexion_lab.analysis.comparison.lines import document
 from reflexion_lab.analysis.figures.curves import Curve
 from reflexion_lab.analysis.report.comparison import sheets
 from reflexion_lab.analysis.report.documents import write_table
@@ -49,7 +48,7 @@ def views(runs, folder):
         "page": page(log),
         "table": "\n".join(map(repr, sheets(comparison))),
         "csv": {name: line for (_, name, budget), line in written.items() if not budget},
-        "json": {line.metric: line for line in document(comparison)["lines"] if not line.budget},
+        "json": {line["metric"]: line for line in comparison.document["lines"] if "budget" not in line},
         "run in MLflow": {metric.name: metric.value for metric in run_view.metrics(log, summary(log))},
         "arm in MLflow": {metric.name: metric.value for metric in arm_runs.metrics(row, Curve.over(all_arms[1], 2))},
         "runs": frames.runs,
@@ -70,7 +69,7 @@ def test_one_function_of_attempts_is_shown_everywhere(registry, runs, tmp_path):
     assert "late attempts" in pages["table"]
     assert "(4 of 10 attempts, over 3 tasks 95 %)" in pages["table"]
     assert (pages["csv"]["late_rate"]["value"], pages["csv"]["late_rate"]["n"]) == ("0.4", "10")
-    assert (pages["json"]["late_rate"].value, pages["json"]["late_rate"].method) == (0.4, "over 3 tasks")
+    assert (pages["json"]["late_rate"]["value"], pages["json"]["late_rate"]["method"]) == (0.4, "over 3 tasks")
     assert pages["run in MLflow"]["final/late_rate"] == pages["arm in MLflow"]["final/late_rate"] == 0.4
     assert pages["run in MLflow"]["final/late_rate_low"] < 0.4 < pages["arm in MLflow"]["final/late_rate_high"]
     assert pages["runs"].late_rate.tolist() == [0.4] * 4

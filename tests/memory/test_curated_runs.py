@@ -240,8 +240,8 @@ def test_usage_of_the_curator_is_the_same_in_every_table(whole, tmp_path):
     totals = {
         "frames of runs": frames.runs,
         "frames of tasks": frames.tasks,
-        "compare": compare([Arm("a", [log])]).rows[0].usage,
-        "compare of cases": compare([arm]).rows[0].usage,
+        "compare": compare([Arm("a", [log])]).rows[0].of.usage,
+        "compare of cases": compare([arm]).rows[0].of.usage,
         "summary of cases": sum(summary(kept).usage.values(), Usage()),
     }
     for name, table in totals.items():

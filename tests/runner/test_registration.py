@@ -187,7 +187,7 @@ def test_deviating_run_gets_a_warning_and_no_study_in_tables(run, registered, ru
     for key in ("temperature is 0.7, registered was 0.5", "loop.max_attempts is 2, registered was 1"):
         assert f"study words of a script: {key}; the run is exploratory" in messages
     runs = [run_of("retry"), run(*ARMS["retry"], "temperature=0.9", "arm=warmer")]
-    assert [row.study for row in compare(arms(runs)).rows] == ["words of a script", ""]
+    assert [arm.study for arm in arms(runs)] == ["words of a script", ""]
     assert list(load(*(folder.path for folder in runs)).runs["study"]) == ["words of a script", ""]
 
 

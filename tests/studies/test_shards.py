@@ -12,7 +12,6 @@ import reflexion_lab as rl
 from reflexion_lab.agent.reflectors.quoted import Quoted
 from reflexion_lab.analysis.comparison import side_by_side
 from reflexion_lab.analysis.comparison.cases import save_cases
-from reflexion_lab.analysis.comparison.lines import document
 from reflexion_lab.analysis.report import run_tables
 from reflexion_lab.analysis.report.comparison import warnings
 from reflexion_lab.analysis.report.documents import rows, save_report
@@ -129,7 +128,7 @@ def test_a_missing_shard_is_named(cut, tmp_path, capsys):
     arms, comparison = side_by_side(runs[1:])
     assert main(["compare", str(save_cases(tmp_path / "cases.csv", arms))]) == 0
     assert "has 3 of 4 shards at seed 0" in " ".join(capsys.readouterr().out.split())
-    assert document(comparison)["arms"][0]["shards"] == ("3 of 4 shards at seed 0",)
+    assert comparison.document["arms"][0]["shards"] == ("3 of 4 shards at seed 0",)
     assert "3 of 4 shards at seed 0**" in note(comparison.rows[0], comparison)
     assert rl.load(runs[1:]).runs.pass_at_1.isna().tolist() == [True, False]
     shutil.copytree(runs[1].path, tmp_path / runs[1].path.name)

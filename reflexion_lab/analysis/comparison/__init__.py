@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from msgspec.structs import replace
 
 from reflexion_lab.analysis.arms import Arm
-from reflexion_lab.analysis.comparison.budgets import ATTEMPTS, check_unit, currencies, is_known
+from reflexion_lab.analysis.comparison.beginnings import began
+from reflexion_lab.analysis.comparison.budgets import ATTEMPTS, UNITS, check_unit, currencies, is_known
 from reflexion_lab.analysis.comparison.grid import Best, best_cell, default_cell
 from reflexion_lab.analysis.comparison.grouping import arms, short_names
-from reflexion_lab.analysis.comparison.row import Difference, Row, corrected, row
+from reflexion_lab.analysis.comparison.lines import AS_RUN, EQUAL_ATTEMPTS, Difference, Line, corrected
+from reflexion_lab.analysis.comparison.row import Row, row
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Manifest, Record
 from reflexion_lab.runner.config.build import suggestion
@@ -72,13 +75,42 @@ class Comparison(Record, frozen=True, kw_only=True):
         """The differences of `row` to print, by name: no tokens beside cost, and as run only where it is not at equal
         attempts. Beside a single attempt as run, and what does not end with the same first attempts.
         """
-        longer = row.equal[ATTEMPTS].cut if ATTEMPTS in row.equal else None
+        at = row.differences.get(EQUAL_ATTEMPTS)
         left_out = {"equal_tokens"} if self.units == (*BUDGETS, "cost") else set()
-        if longer and longer.attempts == 1:
-            left_out |= {f"equal_{unit}" for unit, at in row.equal.items() if not at.won + at.lost}
-        elif longer and not longer.shorter:
-            left_out |= {"as_run"}
+        if at and at.attempts == 1:
+            left_out |= {name for name, each in row.differences.items() if name != AS_RUN and not each.won + each.lost}
+        elif at and not at.cut:
+            left_out |= {AS_RUN}
         return {name: difference for name, difference in row.differences.items() if name not in left_out}
+
+    @property
+    def lines(self) -> list[Line]:
+        """All figures of all arms."""
+        base = self.baseline or ""
+        every = ((row, line) for row in self.rows for line in row.lines)
+        return [replace(line, arm=row.arm, baseline=base if line.budget else "") for row, line in every]
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The comparison for JSON: its own fields, facts of the `arms`, and `lines`."""
+        own = {name: getattr(self, name) for name in self.__struct_fields__ if name != "rows"}
+        return own | {"arms": [_facts(row) for row in self.rows], "lines": [line.cells for line in self.lines]}
+
+
+FACTS = ("feedback_source", "is_upper_bound", "study", "models", "run_ids", "shards", "seeds", "no_verdict", "calls",
+         "reflections", "memory")  # fmt: skip
+"""What an arm says that is no figure."""
+
+
+def _facts(row: Row) -> dict[str, Any]:
+    known = {name: getattr(row.of, name) for name in FACTS}
+    known |= {name: getattr(row, name) for name in ("arm", "absent", "alone", "curve", "refused")}
+    return known | {
+        "unmatched": {budget.removeprefix("equal_"): reason for budget, reason in row.unmatched.items()},
+        "unknown": [unit for unit in UNITS if not is_known(row.of, unit)],
+        "currencies": currencies(row.of),
+        "began": began(row.of.whole),
+    }
 
 
 def compare(
@@ -181,21 +213,19 @@ def _baseline(arms: Sequence[Arm], label: str | None, study: Registration | None
 
 
 def _corrected(rows: Sequence[Row], units: Sequence[str]) -> list[Row]:
-    """Rows with Holm-adjusted p-values: the arms at one budget are a family, without upper bounds."""
-    by_arm: dict[str, dict[str, Difference]] = {row.arm: row.differences for row in rows}
-    tested = [row.arm for row in rows if not row.is_upper_bound]
-    for name in ("as_run", *(f"equal_{unit}" for unit in units)):
+    """Rows with verdicts and Holm-adjusted p-values: the arms at one budget are a family, without upper bounds."""
+    by_arm = {row.arm: dict(row.differences) for row in rows}
+    tested = [row.arm for row in rows if not row.of.is_upper_bound]
+    for name in (AS_RUN, *(f"equal_{unit}" for unit in units)):
         family = {arm: by_arm[arm][name] for arm in tested if name in by_arm[arm]}
         for arm, difference in zip(family, corrected(list(family.values())), strict=True):
             by_arm[arm][name] = difference
-    return [
-        replace(
-            row,
-            as_run=by_arm[row.arm].get("as_run"),
-            equal={unit: by_arm[row.arm][f"equal_{unit}"] for unit in row.equal},
-        )
-        for row in rows
-    ]
+    return [replace(row, differences=_judged(by_arm[row.arm])) for row in rows]
+
+
+def _judged(differences: Mapping[str, Difference]) -> dict[str, Difference]:
+    at = differences.get(EQUAL_ATTEMPTS)
+    return {name: replace(each, verdict=each.verdict_beside(at)) for name, each in differences.items()}
 
 
 def side_by_side(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.comparison.budgets import is_known, per_solved
 from reflexion_lab.analysis.learning.transitions import ends
@@ -42,6 +44,23 @@ def repair(arm: Arm) -> Rate | None:
 def damage(arm: Arm) -> Rate | None:
     """Wrong as submitted; None if none was right at attempt 1."""
     return ends(arm).damage
+
+
+COUNTS: dict[str, Callable[[Arm], int]] = {
+    "n": lambda arm: len(arm.judged),
+    "tasks": lambda arm: len(arm.tasks),
+    "clusters": lambda arm: arm.n_clusters,
+    "n_expected": lambda arm: sum(log.manifest.n_expected for log in arm.logs),
+    "n_logged": lambda arm: len(arm.attempts),
+    "no_feedback": lambda arm: sum(own[0].evaluation.outcome == "no_tests" for own in arm.attempts.values()),
+    "train": lambda arm: arm.train,
+    "seeds": lambda arm: len(arm.seeds),
+    "no_verdict": lambda arm: len(arm.no_verdict),
+}
+"""Of cases, but for tasks, their clusters, and seeds. `n`: with a hidden verdict; `no_feedback`: they show no test;
+`train`: memory learnt from them."""
+for _name, _of in COUNTS.items():
+    metric("arm", "count", label="", name=_name)(_of)
 
 
 def _spent(arm: Arm, name: str) -> float | None:

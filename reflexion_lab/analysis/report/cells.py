@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
+    from reflexion_lab.analysis.comparison.lines import Difference
+
 NONE = "-"
 """Cell without a value."""
 
@@ -61,7 +63,7 @@ def rate(value: Rate, unit: str = "tasks") -> str:
     return f"{share} ({value.k} of {value.n} {unit}, {value.method} 95 %)"
 
 
-def estimate(value: Estimate | Rate, digits: int = 1, scale: float = 100, signed: bool = False) -> str:
+def estimate(value: Estimate | Rate | Difference, digits: int = 1, scale: float = 100, signed: bool = False) -> str:
     """An estimate with its interval, by default in per cent: 34.2 [26.3, 43.0]."""
     return f"{number(value.value, digits, scale, signed)} {interval(value.low, value.high, digits, scale, signed)}"
 

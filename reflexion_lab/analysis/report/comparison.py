@@ -12,9 +12,11 @@ from functools import partial
 from reflexion_lab.analysis import metrics
 from reflexion_lab.analysis.arms import Case
 from reflexion_lab.analysis.comparison import Comparison
-from reflexion_lab.analysis.comparison.beginnings import ADVICE, MEMORY, listed
+from reflexion_lab.analysis.comparison.beginnings import ADVICE, MEMORY, began, listed
+from reflexion_lab.analysis.comparison.budgets import currencies
 from reflexion_lab.analysis.comparison.grouping import shared_words
-from reflexion_lab.analysis.comparison.row import Difference, RetryPrice, Row
+from reflexion_lab.analysis.comparison.lines import AS_RUN, EQUAL_ATTEMPTS, Difference, RetryPrice
+from reflexion_lab.analysis.comparison.row import Row
 from reflexion_lab.analysis.figures.style import UPPER_BOUND
 from reflexion_lab.analysis.learning.checkpoints import Matrix
 from reflexion_lab.analysis.learning.memory import EFFECTS, Effect
@@ -55,13 +57,13 @@ def warnings(comparison: Comparison) -> Iterator[str]:
     if comparison.left_out:
         yield f"LEFT OUT: unfinished, not readable, or equal to another run: {cells.listed(comparison.left_out, 3)}"
     yield from _beginnings(comparison.rows)
-    reasons = {reason for row in comparison.rows for each in row.differences.values() for reason in each.exploratory}
-    if NOT_AT_HAND in reasons:
-        names = ", ".join(dict.fromkeys(plain(row.study) for row in comparison.rows if row.study))
+    every = [difference for row in comparison.rows for difference in row.differences.values()]
+    if any(NOT_AT_HAND in each.reasons for each in every):
+        names = ", ".join(dict.fromkeys(plain(row.of.study) for row in comparison.rows if row.of.study))
         yield f"STUDY NOT AT HAND: {names}: all is exploratory here; its baseline and margin: --baseline, --margin"
     for row in comparison.rows:
         yield from warnings_of(row)
-    if measured := [plain(row.arm) for row in comparison.rows if row.memory]:
+    if measured := [plain(row.arm) for row in comparison.rows if row.of.memory]:
         names = ", ".join(measured)
         yield f"CHECKPOINTS: runs on frozen memory of {names} measure it and are no arms; --by {AFTER} makes arms"
     yield from _same_calls(comparison.rows)
@@ -70,17 +72,16 @@ def warnings(comparison: Comparison) -> Iterator[str]:
         models.setdefault(_models(row), []).append(plain(row.arm))
     if len(models) > 1:
         yield f"DIFFERENT MODELS: {'; '.join(f'{name} in {cells.listed(arms)}' for name, arms in models.items())}"
-    if len(paid := sorted({name for row in comparison.rows for name in row.currencies})) > 1:
+    if len(paid := sorted({name for row in comparison.rows for name in currencies(row.of)})) > 1:
         yield f"DIFFERENT CURRENCIES: costs are in {plain(', '.join(paid))}, and do not compare"
-    if any(len(difference.seeds) == 1 for row in comparison.rows for difference in row.differences.values()):
+    if any(len(each.seeds) == 1 for each in every):
         yield "ONE SEED: a difference that rests on a single seed says nothing about another"
     yield from dict.fromkeys(_too_few(comparison))
     for row in comparison.rows:
         if row.unmatched:
             why = ", ".join(dict.fromkeys(row.unmatched.values()))
             yield f"NOT MATCHED: {plain(row.arm)} is compared as run and at equal attempts alone ({plain(why)})"
-    unmatched = [unit for row in comparison.rows for unit, at in row.equal.items() if at.cut and not at.cut.is_matched]
-    if units := " and ".join(map(_words, dict.fromkeys(unmatched))):
+    if units := " and ".join(dict.fromkeys(_unit(each) for each in every if each.matched is False)):
         yield f"NOT MATCHED: the first attempts alone of an arm cost more {units} than all of the other"
 
 
@@ -96,12 +97,12 @@ def answers(comparison: Comparison) -> Iterator[str]:
 
 def answer(row: Row, comparison: Comparison) -> str:
     """The rate of an arm, and its differences to the baseline, in a sentence."""
-    parts = [f"{UPPER_BOUND if row.is_upper_bound else 'pass@1'} {cells.estimate(row.final)} % (n = {row.n})"]
+    parts = [f"{UPPER_BOUND if row.of.is_upper_bound else 'pass@1'} {cells.estimate(row.final)} % (n = {row.final.n})"]
     parts += [row.refused] * bool(row.refused)
-    for each in sorted(comparison.shown(row).values(), key=lambda each: each.budget != "equal attempts"):
-        claims = verdict(row, each).replace("\none seed", ", one seed").replace("\nnot matched", ", not matched")
-        p = f"; p, Holm {cells.p_value(each.p_holm)}; MDE {mde(each)}" * (not row.is_upper_bound)
-        parts.append(f"{budget(each)}, {cells.estimate(each.estimate, signed=True)} points ({claims}{p})")
+    for each in sorted(comparison.shown(row).values(), key=lambda each: each.budget != EQUAL_ATTEMPTS):
+        claims = verdict(each).replace("\none seed", ", one seed").replace("\nnot matched", ", not matched")
+        p = "" if each.p_holm is None else f"; p, Holm {cells.p_value(each.p_holm)}; MDE {mde(each)}"
+        parts.append(f"{budget(each)}, {cells.estimate(each, signed=True)} points ({claims}{p})")
     is_base = row.arm == comparison.baseline and len(comparison.rows) > 1
     return " ".join(f"{plain(row.arm)}{' (baseline)' * is_base}: {'; '.join(parts)}.".split())
 
@@ -121,12 +122,13 @@ def best(comparison: Comparison) -> str:
 
 def _beginnings(rows: Sequence[Row]) -> Iterator[str]:
     """What differs between runs of one arm, or in memory between arms, though their configs do not say it."""
-    for row in rows:
-        for kind, values in row.began.items():
+    by_arm = {plain(row.arm): began(row.of.whole) for row in rows}
+    for arm, facts in by_arm.items():
+        for kind, values in facts.items():
             if len(values) > 1:
-                yield f"{kind} differs in {plain(row.arm)}: {plain(listed(values))}: {ADVICE[kind]}"
-    starts = {plain(row.arm): ", ".join(row.began[MEMORY]) for row in rows if row.began.get(MEMORY)}
-    if len(set(starts.values())) > 1 and all(len(row.began.get(MEMORY, {})) < 2 for row in rows):
+                yield f"{kind} differs in {arm}: {plain(listed(values))}: {ADVICE[kind]}"
+    starts = {arm: ", ".join(facts[MEMORY]) for arm, facts in by_arm.items() if facts[MEMORY]}
+    if len(set(starts.values())) > 1 and all(len(facts[MEMORY]) < 2 for facts in by_arm.values()):
         each = "; ".join(f"{arm} with {words}" for arm, words in starts.items())
         yield f"{MEMORY} differs between arms: {each}: arms of one sweep begin alike"
 
@@ -135,7 +137,7 @@ def _same_calls(rows: Sequence[Row]) -> Iterator[str]:
     """Arms with equal calls, by the words in which their names differ: `t0.5 = t1 in a2 Ω0, a4 Ω0`."""
     by_calls: dict[str, list[list[str]]] = {}
     for row in rows:
-        by_calls.setdefault(row.calls, []).append(plain(row.arm).split())
+        by_calls.setdefault(row.of.calls, []).append(plain(row.arm).split())
     places: dict[str, list[str]] = {}
     for names in (names for calls, names in by_calls.items() if calls and len(names) > 1):
         common = [word for word in names[0] if all(word in name for name in names)]
@@ -146,7 +148,7 @@ def _same_calls(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _too_few(comparison: Comparison) -> Iterator[str]:
-    tested = [row for row in comparison.rows if not row.is_upper_bound]
+    tested = [row for row in comparison.rows if not row.of.is_upper_bound]
     for name, each in ((name, each) for row in tested for name, each in comparison.shown(row).items()):
         family = sum(name in other.differences for other in tested)
         if text := too_few(each.clusters, each.tasks, family):
@@ -154,32 +156,33 @@ def _too_few(comparison: Comparison) -> Iterator[str]:
 
 
 def warnings_of(row: Row) -> Iterator[str]:
-    if row.is_upper_bound:
-        cause = "the hidden tests drove" if row.feedback_source == "oracle" else "canonical solutions were read in"
+    arm = row.of
+    if arm.is_upper_bound:
+        cause = "the hidden tests drove" if arm.feedback_source == "oracle" else "canonical solutions were read in"
         yield f"{UPPER_BOUND}, not pass@1: {cause} the loops of {plain(row.arm)}"
-    if row.shards:
-        yield f"SHARDS MISSING: {plain(row.arm)} has {', '.join(row.shards)}"
-    if row.train:
-        yield f"HELD-OUT TASKS ALONE: {row.train} train cases of {plain(row.arm)} and their cost count in no rate"
-    if row.no_verdict:
-        cases = f"{len(row.no_verdict)} of {row.n_logged} cases of {plain(row.arm)}"
+    if arm.shards:
+        yield f"SHARDS MISSING: {plain(row.arm)} has {', '.join(arm.shards)}"
+    if arm.train:
+        yield f"HELD-OUT TASKS ALONE: {arm.train} train cases of {plain(row.arm)} and their cost count in no rate"
+    if arm.no_verdict:
+        cases = f"{len(arm.no_verdict)} of {len(arm.attempts)} cases of {plain(row.arm)}"
         yield f"NO VERDICT: {cases} have no hidden tests or are spoilt by sandbox or server, and are in no rate's n"
     if (errors := row.rate("harness_errors_rate")) and errors.k:
         yield f"HARNESS ERRORS: {errors.k} attempts of {plain(row.arm)} have a verdict that says nothing of a program"
-    if missing := row.usage.uncounted_replies:
-        used = f"at least {row.usage.tokens:,} tokens, cost unknown"
-        without = f"{missing} of {row.usage.replies} replies without usage"
+    if missing := arm.usage.uncounted_replies:
+        used = f"at least {arm.usage.tokens:,} tokens, cost unknown"
+        without = f"{missing} of {arm.usage.replies} replies without usage"
         yield f"USAGE MISSING: {plain(row.arm)}: {used} ({without})"
-    if refused := row.usage.refused:
-        yield f"REFUSED PROMPTS: the server refused {refused} of {row.usage.calls} prompts of {plain(row.arm)}"
-    if own := row.usage.servers_own(SAMPLED[1:]):
+    if refused := arm.usage.refused:
+        yield f"REFUSED PROMPTS: the server refused {refused} of {arm.usage.calls} prompts of {plain(row.arm)}"
+    if own := arm.usage.servers_own(SAMPLED[1:]):
         yield f"SERVER'S OWN {own} of {plain(row.arm)}: the server did not get what the config sets"
-    by_model, total = sum(row.reflections.get(name, 0) for name in BY_MODEL), sum(row.reflections.values())
-    others = ", ".join(f"{n} {name}" for name, n in sorted(row.reflections.items()) if name not in BY_MODEL)
-    if has_model(row.reflections) and by_model < ENOUGH * total:
+    by_model, total = sum(arm.reflections.get(name, 0) for name in BY_MODEL), sum(arm.reflections.values())
+    others = ", ".join(f"{n} {name}" for name, n in sorted(arm.reflections.items()) if name not in BY_MODEL)
+    if has_model(arm.reflections) and by_model < ENOUGH * total:
         yield f"NOT THE MODEL'S WORDS: {plain(row.arm)}: {by_model} of {total} reflections by the model ({others})"
     elif others and not by_model:
-        is_moved = {name for name in row.reflections if name not in BY_MODEL} <= {
+        is_moved = {name for name in arm.reflections if name not in BY_MODEL} <= {
             "control:shuffled",
             "control:keywords",
         }
@@ -192,8 +195,8 @@ def warnings_of(row: Row) -> Iterator[str]:
 def exclusions(comparison: Comparison) -> Iterator[str]:
     """Cases without a hidden verdict, and unpaired cases, by name: neither counts in a difference."""
     for row in comparison.rows:
-        if row.no_verdict:
-            yield f"{plain(row.arm)}: {len(row.no_verdict)} cases without a hidden verdict: {_named(row.no_verdict)}"
+        if lacking := row.of.no_verdict:
+            yield f"{plain(row.arm)}: {len(lacking)} cases without a hidden verdict: {_named(lacking)}"
         for cases, who in ((row.absent, comparison.baseline or ""), (row.alone, row.arm)):
             if cases:
                 pair = f"{plain(row.arm)} against {plain(comparison.baseline or '')}"
@@ -202,10 +205,10 @@ def exclusions(comparison: Comparison) -> Iterator[str]:
 
 def method(comparison: Comparison) -> str:
     """Benchmark, n, seeds, feedback sources and method of the intervals, in a sentence."""
-    sources = ", ".join(dict.fromkeys(row.feedback_source for row in comparison.rows))
-    methods = " and ".join(dict.fromkeys(row.method for row in comparison.rows))
+    sources = ", ".join(dict.fromkeys(row.of.feedback_source for row in comparison.rows))
+    methods = " and ".join(dict.fromkeys(row.of.share_method for row in comparison.rows))
     tasks, clusters = (
-        ", ".join(dict.fromkeys(str(getattr(row, unit)) for row in comparison.rows)) for unit in ("tasks", "clusters")
+        ", ".join(dict.fromkeys(f"{row.number(unit):g}" for row in comparison.rows)) for unit in ("tasks", "clusters")
     )
     units = f" in {clusters} clusters" if clusters != tasks else ""
     n = f"n = {tasks} tasks{units}, {_seeds(comparison.rows)}"
@@ -214,9 +217,14 @@ def method(comparison: Comparison) -> str:
 
 def _size(row: Row) -> str:
     """Tasks x seeds, and clusters where tasks share one; cases and tasks where seeds draw different tasks."""
-    is_crossed = row.n == row.tasks * len(row.seeds)
-    size = f"{row.tasks} x {len(row.seeds)}" if is_crossed else f"{row.n} cases,\n{row.tasks} tasks"
-    return size if row.clusters == row.tasks else f"{size},\n{row.clusters} clusters"
+    n, tasks, clusters, seeds = sizes(row)
+    size = f"{tasks} x {seeds}" if n == tasks * seeds else f"{n} cases,\n{tasks} tasks"
+    return size if clusters == tasks else f"{size},\n{clusters} clusters"
+
+
+def sizes(row: Row) -> list[int]:
+    """Cases with a verdict, tasks, clusters and seeds."""
+    return [int(row.number(name)) for name in ("n", "tasks", "clusters", "seeds")]
 
 
 def _arm(row: Row) -> str:
@@ -226,14 +234,14 @@ def _arm(row: Row) -> str:
 def _results(comparison: Comparison, shared: str) -> Sheet:
     columns: dict[str, Cell] = {
         "arm": _arm,
-        "feedback\nsource": lambda row: row.feedback_source,
+        "feedback\nsource": lambda row: row.of.feedback_source,
         "tasks\nx seeds": _size,
         "attempt 1\n[95 %]": lambda row: cells.estimate(row.first),
-        "final\n[95 %]": lambda row: f"{UPPER_BOUND} " * row.is_upper_bound + cells.estimate(row.final),
-        "mean over\nattempts": lambda row: cells.number(row.area),
+        "final\n[95 %]": lambda row: f"{UPPER_BOUND} " * row.of.is_upper_bound + cells.estimate(row.final),
+        "mean over\nattempts": lambda row: cells.number(row.number(f"{row.metric}_area")),
     }
     caption = f"{method(comparison)}. {plain(shared)}".rstrip()
-    bounded = any(row.is_upper_bound for row in comparison.rows)
+    bounded = any(row.of.is_upper_bound for row in comparison.rows)
     title = f"pass@1; rows marked {UPPER_BOUND} are not pass@1" if bounded else "pass@1"
     return Sheet.of(title, comparison.rows, columns, caption, names=2, key="pass_at_1")
 
@@ -262,7 +270,7 @@ def _share(key: str, row: Row) -> str:
 
 def _memory(comparison: Comparison) -> Iterator[Sheet]:
     """Measures of memory over the stream; nothing without runs on frozen memory."""
-    rows = [(row, row.memory) for row in comparison.rows if row.memory]
+    rows = [(row, row.of.memory) for row in comparison.rows if row.of.memory]
     lines = tuple(line for row, matrix in rows for line in _measures(row, matrix))
     by_note: dict[str, list[str]] = {}
     for row, matrix in rows:
@@ -277,14 +285,14 @@ def _memory(comparison: Comparison) -> Iterator[Sheet]:
 
 
 def _measures(row: Row, matrix: Matrix) -> Iterator[tuple[str, ...]]:
-    arm, measures = f"{UPPER_BOUND} " * row.is_upper_bound + plain(row.arm), matrix.measures
+    arm, measures = f"{UPPER_BOUND} " * row.of.is_upper_bound + plain(row.arm), matrix.measures
     rounds, at = (", ".join(map(str, dict.fromkeys(each))) for each in (matrix.rounds, matrix.checkpoints))
     stream = f"{len(matrix.rounds)} x {rounds}, at {at}"
     for name in EFFECTS:
         effect: Effect | None = getattr(measures, name)
         if effect:
             figures = (cells.estimate(effect, signed=True), str(effect.n), str(effect.clusters))
-            yield arm, stream, _words(name), *figures
+            yield arm, stream, name.replace("_", " "), *figures
     if pair := measures.against:
         yield arm, stream, "gained : lost", f"{pair.repaired} : {pair.damaged}", str(pair.n), ""
     if not pair and not any(getattr(measures, name) for name in EFFECTS):
@@ -316,10 +324,10 @@ def amount(key: str, row: Row) -> str:
 def _prices(comparison: Comparison) -> Iterator[Sheet]:
     """What a further attempt costs and solves; nothing without a difference at equal spending."""
     lines = tuple(
-        _price_line(row, unit, difference, difference.price)
+        _price_line(row, difference, difference.price)
         for row in comparison.rows
-        for unit, difference in row.equal.items()
-        if difference.price and f"equal_{unit}" in comparison.shown(row)
+        for difference in comparison.shown(row).values()
+        if difference.price
     )
     columns = ("arm", "unit", "price,\narm :\nbaseline", "solved,\narm", "solved,\nbaseline", "needed",
                "per case,\narm :\nbaseline")  # fmt: skip
@@ -332,17 +340,16 @@ def _prices(comparison: Comparison) -> Iterator[Sheet]:
         yield Sheet(title=title, columns=columns, rows=lines, caption=caption, names=2)
 
 
-def _price_line(row: Row, unit: str, difference: Difference, price: RetryPrice) -> tuple[str, ...]:
+def _price_line(row: Row, of: Difference, price: RetryPrice) -> tuple[str, ...]:
     needed = price.break_even and price.break_even * price.baseline_solved.share
-    cut = difference.cut
     return (
         plain(row.arm),
-        _words(unit).replace(" ", "\n"),
+        _unit(of).replace(" ", "\n"),
         f"{cells.amount(price.spend)} :\n{cells.amount(price.baseline_spend)},\n{_times(price.ratio)}",
         _solved(price.solved),
         _solved(price.baseline_solved),
         NONE if needed is None else f"{cells.number(needed)},\n{_times(price.break_even)}",
-        f"{cells.amount(cut.spend)} :\n{cells.amount(cut.baseline_spend)}" if cut else NONE,
+        f"{cells.amount(of.spend or 0)} :\n{cells.amount(of.baseline_spend or 0)}",
     )
 
 
@@ -357,8 +364,8 @@ def _times(value: float | None) -> str:
     return NONE if value is None else f"{value:.{1 if round(value, 2) >= 1 else 2}f}x"
 
 
-def _words(unit: str) -> str:
-    return unit.replace("_", " ")
+def _unit(difference: Difference) -> str:
+    return difference.words.removeprefix("equal ")
 
 
 def _further(comparison: Comparison) -> Iterator[Sheet]:
@@ -370,13 +377,13 @@ def _further(comparison: Comparison) -> Iterator[Sheet]:
     ]
     rows = tuple(
         (
-            metric.label.replace("pass@1", "upper bound") if row.is_upper_bound else metric.label,
+            metric.label.replace("pass@1", "upper bound") if row.of.is_upper_bound else metric.label,
             plain(row.arm),
-            text(metric, row.metrics[key], ("tasks", "clusters")[row.clusters < row.tasks]),
+            text(metric, row.metrics[key], ("tasks", "clusters")[row.number("clusters") < row.number("tasks")]),
         )
         for metric in others
         for row in comparison.rows
-        if (key := metric.key(row.is_upper_bound)) in row.metrics
+        if (key := metric.key(row.of.is_upper_bound)) in row.metrics
     )
     if rows:
         caption = "Of the runs of an arm together: numbers are means of runs, counts are sums."
@@ -397,9 +404,9 @@ def _metric_rate(key: str, row: Row) -> str:
 def _left_out(comparison: Comparison) -> Sheet:
     columns: dict[str, Cell] = {
         "arm": _arm,
-        "logged of\nexpected": lambda row: f"{row.n_logged} of {row.n_expected}",
-        "no\nverdict": lambda row: str(len(row.no_verdict)),
-        "no visible\ntests": lambda row: str(row.no_feedback),
+        "logged of\nexpected": lambda row: f"{row.number('n_logged'):.0f} of {row.number('n_expected'):.0f}",
+        "no\nverdict": lambda row: str(len(row.of.no_verdict)),
+        "no visible\ntests": lambda row: f"{row.number('no_feedback'):.0f}",
         "unpaired": lambda row: str(len(row.absent) + len(row.alone)),
         "attempts": partial(amount, "attempts"),
     }
@@ -415,7 +422,7 @@ def _runs(comparison: Comparison, labels: Sequence[str]) -> Sheet:
     columns: dict[str, Cell] = {
         "arm": _arm,
         "study": mark,
-        "seeds": lambda row: ", ".join(map(str, row.seeds)),
+        "seeds": lambda row: ", ".join(map(str, row.of.seeds)),
         "model": _models,
     }
     if any(name != label for name, label in whole.items()):
@@ -425,18 +432,18 @@ def _runs(comparison: Comparison, labels: Sequence[str]) -> Sheet:
 
 def mark(row: Row) -> str:
     """`registered: NAME`, or `exploratory`."""
-    return f"registered: {plain(row.study)}" if is_registered(row) else "exploratory"
+    return f"registered: {plain(row.of.study)}" if is_registered(row) else "exploratory"
 
 
 def is_registered(row: Row) -> bool:
     """Whether its study registered one of its differences; of the baseline, which has none, whether it has a study."""
     differences = row.differences.values()
     is_baseline = not differences and not row.refused
-    return bool(row.study) and (is_baseline or any(not difference.exploratory for difference in differences))
+    return bool(row.of.study) and (is_baseline or any(not difference.exploratory for difference in differences))
 
 
 def _models(row: Row) -> str:
-    by_role = (names if role == "actor" else (f"{role}:", *names) for role, names in row.models.items())
+    by_role = (names if role == "actor" else (f"{role}:", *names) for role, names in row.of.models.items())
     return plain("; ".join(" ".join(names) for names in by_role))
 
 
@@ -449,7 +456,7 @@ def _named(cases: Sequence[Case]) -> str:
 
 
 def _seeds(rows: Sequence[Row]) -> str:
-    groups = dict.fromkeys(row.seeds for row in rows)
+    groups = dict.fromkeys(row.of.seeds for row in rows)
     text = " or ".join(", ".join(map(str, seeds)) for seeds in groups)
     return f"seed{'s' * any(len(seeds) > 1 for seeds in groups)} {text}"
 
@@ -484,26 +491,21 @@ def _difference_lines(row: Row, comparison: Comparison) -> Iterator[tuple[str, .
         yield (
             plain(row.arm),
             budget(difference),
-            cells.estimate(difference.estimate, signed=True),
+            cells.estimate(difference, signed=True),
             f"{difference.won}:{difference.lost}",
             cells.p_value(difference.p),
-            NONE if row.is_upper_bound else cells.p_value(difference.p_holm),
+            NONE if difference.p_holm is None else cells.p_value(difference.p_holm),
             mde(difference).replace(" ", "\n"),
-            verdict(row, difference),
+            verdict(difference),
         )
-    for unit in row.unmatched:
-        yield (
-            plain(row.arm),
-            f"equal {_words(unit)}".replace(" ", "\n"),
-            f"{unit.rpartition('_')[2]} unknown",
-            *[""] * 5,
-        )
+    for name in row.unmatched:
+        yield (plain(row.arm), name.replace("_", "\n"), f"{name.rpartition('_')[2]} unknown", *[""] * 5)
 
 
 def budget(difference: Difference) -> str:
     """Name of the budget, a word a line: `equal attempts: 3`."""
-    at = f": {difference.cut.attempts}" if difference.cut and difference.cut.attempts else ""
-    return difference.budget.replace(" ", "\n") + at if difference.cut else difference.budget
+    at = f": {difference.attempts}" if difference.attempts else ""
+    return difference.words if difference.budget == AS_RUN else difference.words.replace(" ", "\n") + at
 
 
 def mde(difference: Difference) -> str:
@@ -513,10 +515,10 @@ def mde(difference: Difference) -> str:
     return cells.number(difference.minimum)
 
 
-def verdict(row: Row, difference: Difference) -> str:
-    """`claim`, with the reservations below it."""
-    text = re.sub(r"(?<=[,;]) | (?=(?:and|budget|attempts undecided|[±\d.]+ points)\b)", "\n", row.claim(difference))
-    if difference.cut and not difference.cut.is_matched:
+def verdict(difference: Difference) -> str:
+    """Its verdict, with the reservations below it."""
+    text = re.sub(r"(?<=[,;]) | (?=(?:and|budget|attempts undecided|[±\d.]+ points)\b)", "\n", difference.verdict)
+    if difference.matched is False:
         text += "\nnot matched"
     return f"{text}\none seed" if len(difference.seeds) == 1 else text
 
@@ -526,5 +528,5 @@ def _registered(differences: Sequence[Difference]) -> str:
     exploratory = [difference for difference in differences if difference.exploratory]
     if len(exploratory) == len(differences):
         return "All of it is exploratory: none of these comparisons was registered."
-    budgets = dict.fromkeys(difference.budget for difference in differences if not difference.exploratory)
+    budgets = dict.fromkeys(difference.words for difference in differences if not difference.exploratory)
     return f"Registered: {', '.join(budgets)}, of the arms marked so in Runs; the others are exploratory."

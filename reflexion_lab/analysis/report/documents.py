@@ -11,7 +11,7 @@ from pathlib import Path
 from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.comparison import Comparison
 from reflexion_lab.analysis.comparison.cases import FILE, save_cases
-from reflexion_lab.analysis.comparison.lines import Line, lines
+from reflexion_lab.analysis.comparison.lines import COLUMNS
 from reflexion_lab.analysis.figures.drawing import Figure, Kind, inert, save_figures
 from reflexion_lab.analysis.report import cells
 from reflexion_lab.analysis.report.comparison import answers, sheets, warnings
@@ -69,7 +69,7 @@ def _folders(comparison: Comparison) -> Sheet:
     rows = tuple(
         (plain(row.arm), str(seed), plain(run_id))
         for row in comparison.rows
-        for seed, run_id in zip(row.seeds, row.run_ids, strict=True)
+        for seed, run_id in zip(row.of.seeds, row.of.run_ids, strict=True)
     )
     return Sheet(title="Run folders", columns=("arm", "seed", "run"), rows=rows, names=3)
 
@@ -129,7 +129,7 @@ DIGITS = 6
 def write_table(path: Path, comparison: Comparison) -> Path:
     """Write the lines of the comparison as CSV; returns `path`. Raises OSError."""
     with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, Line.__struct_fields__)
+        writer = csv.DictWriter(file, COLUMNS)
         writer.writeheader()
         writer.writerows(rows(comparison))
     return path
@@ -137,7 +137,7 @@ def write_table(path: Path, comparison: Comparison) -> Path:
 
 def rows(comparison: Comparison) -> list[dict[str, object]]:
     """The lines of a comparison as cells by column."""
-    return [{name: _cell(getattr(line, name)) for name in Line.__struct_fields__} for line in lines(comparison)]
+    return [{name: _cell(getattr(line, name, None)) for name in COLUMNS} for line in comparison.lines]
 
 
 def _cell(value: str | float | None) -> object:

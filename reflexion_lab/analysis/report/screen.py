@@ -16,9 +16,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from reflexion_lab.analysis.comparison import Comparison
-from reflexion_lab.analysis.comparison.budgets import ATTEMPTS
 from reflexion_lab.analysis.comparison.grouping import shared_words, short_names
-from reflexion_lab.analysis.comparison.row import Difference, Row
+from reflexion_lab.analysis.comparison.lines import EQUAL_ATTEMPTS, Difference
+from reflexion_lab.analysis.comparison.row import Row
 from reflexion_lab.analysis.figures.style import UPPER_BOUND
 from reflexion_lab.analysis.metrics import REGISTRY
 from reflexion_lab.analysis.report import cells, run_tables
@@ -316,7 +316,7 @@ def comparison_screen(comparison: Comparison, width: int = WIDTH, look: Sequence
     width, legend = _within(width), shared_words([row.arm for row in comparison.rows])
     comparison = comparison.renamed(_names([row.arm for row in comparison.rows], min(24, max(18, width - 40))))
     rows = comparison.rows
-    cases, sources = (", ".join(dict.fromkeys(map(of, rows))) for of in (_cases, lambda row: row.feedback_source))
+    cases, sources = (", ".join(dict.fromkeys(map(of, rows))) for of in (_cases, lambda row: row.of.feedback_source))
     about = f"{plain(comparison.benchmark)} · {cases} · feedback: {sources} · 95 % intervals"
     answer = [about, *filter(None, [tables.best(comparison)])]
     reason = f" ({comparison.reason})" if comparison.reason else ""
@@ -361,12 +361,12 @@ def _names(labels: Sequence[str], most: int) -> dict[str, str]:
 
 def _cases(row: Row) -> str:
     """`8 tasks x 2 seeds`; cases and tasks where seeds draw different tasks."""
-    tasks, seeds = number_of(row.tasks, "task"), number_of(len(row.seeds), "seed")
-    is_crossed = row.n == row.tasks * len(row.seeds)
-    clusters = f" in {number_of(row.clusters, 'cluster')}" * (row.clusters != row.tasks)
-    if is_crossed:
+    n, n_tasks, n_clusters, n_seeds = tables.sizes(row)
+    tasks, seeds = number_of(n_tasks, "task"), number_of(n_seeds, "seed")
+    clusters = f" in {number_of(n_clusters, 'cluster')}" * (n_clusters != n_tasks)
+    if n == n_tasks * n_seeds:
         return f"{tasks}{clusters} x {seeds}"
-    return f"{tasks}{clusters} over {seeds}" + (", no repeats" if row.n == row.tasks else f", {row.n} cases")
+    return f"{tasks}{clusters} over {seeds}" + (", no repeats" if n == n_tasks else f", {n} cases")
 
 
 def _separate(comparison: Comparison, title: str, width: int, most: int) -> list[str]:
@@ -415,28 +415,28 @@ def _fitted(lines: Sequence[Mapping[str, str]], steps: Sequence[str], width: int
 
 def _rates_of(row: Row) -> dict[str, str]:
     tokens = tables.amount("tokens_per_case", row)
-    share = f"{UPPER_BOUND} " * row.is_upper_bound + cells.estimate(row.final)
+    share = f"{UPPER_BOUND} " * row.of.is_upper_bound + cells.estimate(row.final)
     first = cells.number(row.first.value)
-    return {"arm": row.arm, "attempt 1": first, SHARE: share, "n": str(row.n), "tokens/case": tokens}
+    return {"arm": row.arm, "attempt 1": first, SHARE: share, "n": str(row.final.n), "tokens/case": tokens}
 
 
 def _differences(row: Row, comparison: Comparison, most: int) -> list[dict[str, str]]:
     """Cells of `most` differences to print, that at equal attempts first."""
     if row.refused:
         return [dict.fromkeys(HEADS, "") | {POINTS: row.refused}]
-    lines, shown, first = [], comparison.shown(row), f"equal_{ATTEMPTS}"
-    kept = sorted(shown, key=lambda name: (bool(shown[name].exploratory), name != first))[:most]
+    lines, shown, first = [], comparison.shown(row), EQUAL_ATTEMPTS
+    kept = sorted(shown, key=lambda name: (shown[name].exploratory, name != first))[:most]
     for difference in (shown[name] for name in sorted(shown, key=lambda name: name != first) if name in kept):
-        p = cells.NONE if row.is_upper_bound else cells.p_value(difference.p_holm)
-        at = f": {difference.cut.attempts}" if difference.cut and difference.cut.attempts else ""
-        points = cells.estimate(difference.estimate, signed=True)
-        values = (_budget(difference) + at, points, tables.mde(difference), p, _short_verdict(row.claim(difference)))
+        p = cells.NONE if difference.p_holm is None else cells.p_value(difference.p_holm)
+        at = f": {difference.attempts}" if difference.attempts else ""
+        points = cells.estimate(difference, signed=True)
+        values = (_budget(difference) + at, points, tables.mde(difference), p, _short_verdict(difference.verdict))
         lines.append(dict(zip(HEADS, values, strict=True)))
     return lines
 
 
 def _budget(difference: Difference) -> str:
-    return difference.budget.removeprefix("equal ").replace("completion", "compl.")
+    return difference.words.removeprefix("equal ").replace("completion", "compl.")
 
 
 def _short_verdict(claim: str) -> str:

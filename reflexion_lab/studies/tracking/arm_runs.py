@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.comparison import Comparison, compare
 from reflexion_lab.analysis.comparison.grouping import arms, short_names
-from reflexion_lab.analysis.comparison.lines import Line, of_row
+from reflexion_lab.analysis.comparison.lines import AS_RUN, Line
 from reflexion_lab.analysis.comparison.row import Row
 from reflexion_lab.analysis.figures.curves import Curve
 from reflexion_lab.analysis.report.comparison import answer, mark, warnings_of
@@ -129,7 +129,7 @@ def seed_differences(compared: Compared) -> Iterator[tuple[Log, str, float]]:
     base = next((arm for arm in compared.arms if arm.label == compared.comparison.baseline), None)
     verdicts = base.verdicts() if base else {}
     for arm, row in zip(compared.arms, compared.comparison.rows, strict=True):
-        own = arm.verdicts() if row.as_run else {}
+        own = arm.verdicts() if AS_RUN in row.differences else {}
         for log in arm.logs:
             if both := [case for case in own.keys() & verdicts.keys() if case.seed == log.manifest.seed]:
                 yield log, f"final/{row.metric}_as_run", sum(own[case] - verdicts[case] for case in both) / len(both)
@@ -168,15 +168,15 @@ def tags(arm: Arm, row: Row, comparison: Comparison, sweep_id: str) -> dict[str,
         "label": arm.label,
         "summary_id": summary_id(arm, sweep_id),
         "sweep_id": sweep_id,
-        "study": row.study,
+        "study": arm.study,
         "feedback_source": arm.feedback_source,
         "benchmark_digest": manifest.benchmark_digest,
         "model_fingerprint": manifest.model_fingerprint,
         "seeds": ", ".join(map(str, arm.seeds)),
-        "run_ids": ", ".join(row.run_ids),
+        "run_ids": ", ".join(arm.run_ids),
         "baseline": comparison.baseline or "",
         "interval": interval(row.final),
-        "verdict": row.claim(row.as_run) if row.as_run else "",
+        "verdict": row.differences[AS_RUN].verdict if AS_RUN in row.differences else "",
     }
     return {key: value for key, value in values.items() if value}
 
@@ -187,7 +187,7 @@ OF_DIFFERENCES = {"_n": "n", "_p": "p", "_p_tasks": "p_tasks", "_p_holm": "p_hol
 
 def metrics(row: Row, curve: Curve) -> list[Metric]:
     """The lines of an arm, and its curve; an upper bound is named so."""
-    figures = {name: value for line in of_row(row) for name, value in numbers(line, row).items()}
+    figures = {name: value for line in row.lines for name, value in numbers(line, row).items()}
     fields = {
         f"curve/{row.metric}": "pass_at_1",
         f"curve/{row.metric}_low": "low",
@@ -202,19 +202,19 @@ def numbers(line: Line, row: Row) -> dict[str, float]:
     if line.matched is False:
         return {}
     key = "_".join((f"final/{line.metric}", *[line.budget] * bool(line.budget)))
-    further = OF_DIFFERENCES if line.budget and not row.is_upper_bound else {}
+    further = OF_DIFFERENCES if line.budget and not row.of.is_upper_bound else {}
     fields = {"": "value", "_low": "low", "_high": "high", **further}
-    values = {f"{key}{end}": getattr(line, field) for end, field in fields.items()}
+    values = {f"{key}{end}": line.cells.get(field) for end, field in fields.items()}
     return {name: float(value) for name, value in values.items() if value is not None}
 
 
 def note(row: Row, comparison: Comparison) -> str:
     """Markdown: the result, its differences, whether they were registered, and what counts against them."""
-    seeds = ", ".join(map(str, row.seeds))
-    budgets = dict.fromkeys(each.budget for each in row.differences.values() if not each.exploratory)
+    seeds = ", ".join(map(str, row.of.seeds))
+    budgets = dict.fromkeys(each.words for each in row.differences.values() if not each.exploratory)
     scope = f" ({', '.join(budgets)}; other comparisons are exploratory)" * bool(budgets)
     lines = [
-        f"**{escaped(row.arm)}** on {escaped(comparison.benchmark)}, {row.feedback_source} feedback, seeds {seeds}",
+        f"**{escaped(row.arm)}** on {escaped(comparison.benchmark)}, {row.of.feedback_source} feedback, seeds {seeds}",
         escaped(answer(row, comparison)),
         *(f"**{escaped(text)}**" for text in warnings_of(row)),
         escaped(mark(row) + scope),

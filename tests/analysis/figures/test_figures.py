@@ -183,8 +183,8 @@ def test_differences_are_those_of_the_comparison(make_arms):
     (row,) = [row for row in comparison.rows if row.differences]
     ax, printed = differences(comparison, axes()), comparison.shown(row).values()
     for difference in printed:
-        (dot,) = by_gid(ax.lines, difference.budget)
-        assert dot.get_xdata()[0] == difference.estimate.value
+        (dot,) = by_gid(ax.lines, difference.words)
+        assert dot.get_xdata()[0] == difference.value
     bars = by_gid(ax.patches, "minimum")
     known = [difference.minimum for difference in printed if difference.minimum is not None]
     assert [bar.get_width() for bar in bars] == [2 * minimum for minimum in known]

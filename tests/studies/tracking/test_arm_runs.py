@@ -3,6 +3,7 @@ from urllib.parse import parse_qs
 import pytest
 from msgspec.structs import replace
 
+from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.comparison import compare
 from reflexion_lab.analysis.comparison.grouping import arms
 from reflexion_lab.runner.folder.folder import RunFolder
@@ -94,29 +95,29 @@ def test_arms_and_their_runs_as_mlflow_holds_them(tracker, run, logged, monkeypa
 def check_differences(folders, data):
     row = next(row for row in compare(arms(folders)).rows if row.arm == "reflexion")
     metrics, tags = data.metrics, data.tags
-    price = row.equal["tokens"].price
+    as_run, price = row.differences["as_run"], row.differences["equal_tokens"].price
     assert metrics["final/pass_at_1_as_run"] == 0.375
     pairs = {
-        "final/pass_at_1_as_run": row.as_run.estimate.value, "final/pass_at_1_as_run_low": row.as_run.estimate.low,
-        "final/pass_at_1_as_run_high": row.as_run.estimate.high, "final/pass_at_1_as_run_p": row.as_run.p,
-        "final/pass_at_1_as_run_p_tasks": row.as_run.p_tasks, "final/pass_at_1_as_run_p_holm": row.as_run.p_holm,
-        "final/pass_at_1_as_run_n": row.as_run.n,
-        "final/pass_at_1_equal_tokens": row.equal["tokens"].estimate.value,
+        "final/pass_at_1_as_run": as_run.value, "final/pass_at_1_as_run_low": as_run.low,
+        "final/pass_at_1_as_run_high": as_run.high, "final/pass_at_1_as_run_p": as_run.p,
+        "final/pass_at_1_as_run_p_tasks": as_run.p_tasks, "final/pass_at_1_as_run_p_holm": as_run.p_holm,
+        "final/pass_at_1_as_run_n": as_run.n,
+        "final/pass_at_1_equal_tokens": row.differences["equal_tokens"].value,
         "final/price_ratio_equal_tokens": price.ratio, "final/price_break_even_equal_tokens": price.break_even,
-        "final/pass_at_1_equal_attempts": row.equal["attempts"].estimate.value,
-        "final/pass_at_1_equal_completion_tokens": row.equal["completion_tokens"].estimate.value,
-        "final/pass_at_1": row.final.value, "final/pass_at_1_area": row.area, "final/repair": 4 / 6,
-        "final/tokens": row.usage.tokens, "final/n": row.n, "final/seeds": 2,
+        "final/pass_at_1_equal_attempts": row.differences["equal_attempts"].value,
+        "final/pass_at_1_equal_completion_tokens": row.differences["equal_completion_tokens"].value,
+        "final/pass_at_1": row.final.value, "final/pass_at_1_area": row.number("pass_at_1_area"), "final/repair": 4 / 6,
+        "final/tokens": row.of.usage.tokens, "final/n": row.final.n, "final/seeds": 2,
     }  # fmt: skip
     assert {key: metrics[key] for key in pairs} == pytest.approx(pairs, rel=1e-5)
     expected = {
         "baseline": "feedback_only",
         "interval": f"[{row.final.low:.3f}, {row.final.high:.3f}]",
-        "verdict": row.as_run.verdict,
+        "verdict": as_run.verdict,
     }
     assert {key: tags[key] for key in expected} == expected
     note = tags["mlflow.note.content"]
-    assert all(text in note for text in ("75.0", row.as_run.verdict, "MDE", "exploratory"))
+    assert all(text in note for text in ("75.0", as_run.verdict, "MDE", "exploratory"))
 
 
 def check_upper_bound(oracle):
@@ -180,9 +181,9 @@ def test_a_note_names_the_study_and_marks_a_budget_that_did_not_match(run):
     comparison = compare(both, unit="calls")
     row = comparison.rows[1]
     assert "not matched" not in arm_runs.note(row, comparison) and "exploratory" in arm_runs.note(row, comparison)
-    at = row.equal["calls"]
-    at = replace(at, cut=replace(at.cut, is_matched=False), exploratory=())
-    note = arm_runs.note(replace(row, study="words help", equal={**row.equal, "calls": at}), comparison)
+    at = replace(row.differences["equal_calls"], matched=False, reasons="")
+    logs = [replace(log, manifest=replace(log.manifest, study="words help")) for log in both[1].logs]
+    note = arm_runs.note(replace(row, of=Arm("a", logs), differences=row.differences | {"equal_calls": at}), comparison)
     assert "not matched" in note and "registered: words help (equal calls; other comparisons are exploratory)" in note
 
 
