@@ -5,7 +5,7 @@ import csv
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from msgspec.structs import replace
+from msgspec.structs import fields, replace
 
 from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.comparison import compare
@@ -54,7 +54,7 @@ def test_a_comparison_of_the_cases_is_that_of_the_runs(arms, tmp_path):
     check_equal(arms, tmp_path / "cases.csv")
 
 
-COUNTS = st.fixed_dictionaries({kind: st.integers(0, 2) for kind in Usage.__struct_fields__})
+COUNTS = st.fixed_dictionaries({f.name: st.integers(0, 2).map(f.type) for f in fields(Usage)})
 CHECKS = st.lists(st.tuples(st.sampled_from(OUTCOMES), st.sampled_from(("test", "type"))), max_size=3)
 
 
