@@ -25,7 +25,7 @@ from msgspec.structs import replace
 from reflexion_lab.audit.outcomes import binary, evalplus_of, statuses
 from reflexion_lab.audit.transcripts import Row, Step, Transcript, human_eval_tasks, read_rows, task_of
 from reflexion_lab.errors import DataError, FolderError
-from reflexion_lab.records import UNKNOWN, Record, Task
+from reflexion_lab.records import Record, Task
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.runner.solutions import benchmark_of
 
@@ -111,7 +111,7 @@ def run_samples(path: Path, attempts: bool) -> Iterator[Sample]:
             continue
         grade = log.grades.get((attempt.task_id, number))
         feedback = tuple(check.name for check in attempt.evaluation.checks if check.kind == "test")
-        has_verdict = feedback and attempt.evaluation.outcome not in UNKNOWN
+        has_verdict = feedback and attempt.evaluation.has_verdict
         yield Sample(
             id=f"{attempt.task_id}/{number}" if attempts else attempt.task_id,
             task_id=attempt.task_id,

@@ -12,7 +12,7 @@ from reflexion_lab.limits import PositiveShare, validated
 from reflexion_lab.loop.selection import Solution, submitted_at
 from reflexion_lab.loop.stop import Stuck
 from reflexion_lab.protocols import Actor, Evaluator, Memory, Reflector, Stop
-from reflexion_lab.records import DIGITS, UNKNOWN, Attempt, Delta, Episode, Evaluation, Recollection, Task, Trajectory
+from reflexion_lab.records import DIGITS, Attempt, Delta, Episode, Evaluation, Recollection, Task, Trajectory
 
 
 class Reflexion:
@@ -162,7 +162,7 @@ class Reflexion:
         if evaluation.passed:
             return self.reflect_on_success
         is_wanted = round(evaluation.reward, DIGITS) < self.reflect_below or evaluation.outcome != "fail"
-        return evaluation.outcome not in UNKNOWN and is_wanted and (self.reflect_on_last or not stop)
+        return evaluation.has_verdict and is_wanted and (self.reflect_on_last or not stop)
 
 
 def failed_before(recollection: Recollection, attempt: Attempt) -> list[Episode]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 
 from reflexion_lab.errors import ConfigError, DataError
-from reflexion_lab.records import UNKNOWN, Attempt, Check, Episode, Grade, Record, Reflection
+from reflexion_lab.records import Attempt, Check, Episode, Grade, Record, Reflection
 
 
 class Solution(Record, frozen=True, kw_only=True):
@@ -37,7 +37,7 @@ def submitted_at(attempts: Sequence[Attempt], t: int | None = None) -> Attempt:
     """The submitted attempt of a loop cut at attempt `t`; without `t`, of the whole loop.
 
     The first attempt that passed its feedback checks, else the attempt of the highest `Evaluation.rank` (pass rate,
-    then reward), the earlier on a tie. Raises DataError: no attempt up to `t`.
+    then reward), the earlier on a tie. Raises ConfigError: no attempt up to `t`.
     """
     candidates = sorted((a for a in attempts if t is None or a.number <= t), key=lambda attempt: attempt.number)
     if not candidates:
@@ -71,7 +71,7 @@ def without_verdict(attempts: Iterable[Attempt], grades: Iterable[Grade]) -> set
     Rates exclude them. One such attempt excludes its task, so that n is the same at every t.
     """
     grades = tuple(grades)
-    return unscored(attempts, grades) | {grade.task_id for grade in grades if grade.outcome in UNKNOWN}
+    return unscored(attempts, grades) | {grade.task_id for grade in grades if not grade.has_verdict}
 
 
 def unscored(attempts: Iterable[Attempt], grades: Iterable[Grade]) -> set[str]:

@@ -27,7 +27,6 @@ from reflexion_lab.memory.retrieval.texts import Match, query
 from reflexion_lab.protocols import Outcome, Retriever, Store, Stored
 from reflexion_lab.records import (
     RECALLED,
-    UNKNOWN,
     Attempt,
     Beginning,
     Episode,
@@ -247,7 +246,7 @@ class Archive:
             self.omega = adapted(self.omega, loop)
             # Reflected failures, and those fixed by the next attempt, by category; unknown verdicts are skipped.
             for failure, retry in pairwise(loop):
-                if failure.reflection and not failure.passed and retry.metadata.get("outcome") not in UNKNOWN:
+                if failure.reflection and not failure.passed and retry.has_verdict:
                     fixed, n = self.outcomes.get(failure.category, (0, 0))
                     self.outcomes[failure.category] = (fixed + retry.passed, n + 1)
         return loops

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from reflexion_lab.limits import Count, Share, validated
 from reflexion_lab.protocols import Outcome, SharedMemory
-from reflexion_lab.records import UNKNOWN, Episode, Recollection, Task
+from reflexion_lab.records import Episode, Recollection, Task
 from reflexion_lab.text.prompts.render import program, shortened
 from reflexion_lab.text.shorten import cut, estimated, filled, line
 
@@ -79,7 +79,7 @@ def adapted(omega: int, episodes: Sequence[Episode]) -> int:
     """
     in_a_row = 0
     for episode in episodes:
-        if episode.metadata.get("outcome") in UNKNOWN:
+        if not episode.has_verdict:
             continue
         in_a_row = 0 if episode.passed else in_a_row + 1
         harder = not episode.passed and (in_a_row >= 3 or episode.reward < 0.5)

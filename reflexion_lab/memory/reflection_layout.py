@@ -18,7 +18,7 @@ from msgspec import Meta, field
 
 from reflexion_lab.limits import Count, Positive, Share
 from reflexion_lab.memory.retrieval.texts import signature
-from reflexion_lab.records import UNKNOWN, Attempt, Category, Delta, Episode, Evaluation, Record, Reflection, Task
+from reflexion_lab.records import Attempt, Category, Delta, Episode, Evaluation, Record, Reflection, Task
 from reflexion_lab.records.attempt import Check
 from reflexion_lab.records.memory import Results
 from reflexion_lab.text.shorten import line
@@ -207,7 +207,7 @@ def _actions(attempt: Attempt, before: str) -> tuple[tuple[Action, ...], tuple[i
         before = program or before
     wrote = [number for number, (_, program, _) in enumerate(turns) if program and program == trajectory.solution]
     failing = {number for number, (*_, error) in enumerate(turns) if error} | {wrote[-1] if wrote else len(turns) - 1}
-    is_failure = not evaluation.passed and evaluation.outcome not in UNKNOWN
+    is_failure = not evaluation.passed and evaluation.has_verdict
     return tuple(actions), tuple(sorted(failing)) if is_failure else ()
 
 

@@ -212,7 +212,7 @@ OUTCOMES = (
 """Outcomes of an evaluation. A candidate's own failure is never a `harness_error`, and the reverse."""
 
 UNKNOWN = ("no_tests", "harness_error")
-"""Outcomes without a verdict on the program."""
+"""Outcomes without a verdict on the program (`has_verdict` of an evaluation, a grade and an episode)."""
 
 
 class Check(Record, frozen=True, kw_only=True):
@@ -274,6 +274,11 @@ class Evaluation(Record, frozen=True, kw_only=True):
     seconds: float = 0.0
     confidence: float = 1.0
     """Confidence in the verdict, in [0, 1]: 1 for tests that were run, less for heuristics and missing parts."""
+
+    @property
+    def has_verdict(self) -> bool:
+        """Whether a test was run: the outcome is not of `UNKNOWN`."""
+        return self.outcome not in UNKNOWN
 
     @property
     def rank(self) -> tuple[bool, float, float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from reflexion_lab.records.attempt import UNKNOWN, Attempt, Item, Record, Task, Usage
+from reflexion_lab.records.attempt import Attempt, Item, Record, Task, Usage
 
 Kind = Literal["add", "edit", "vote", "link", "merge", "remove"]
 
@@ -50,7 +50,7 @@ class Finished(Record, frozen=True, kw_only=True):
     @property
     def passed(self) -> bool | None:
         """Whether an attempt passed its feedback; None if no attempt has a verdict."""
-        known = [a.evaluation.passed for a in self.attempts if a.evaluation.outcome not in UNKNOWN]
+        known = [a.evaluation.passed for a in self.attempts if a.evaluation.has_verdict]
         return any(known) if known else None
 
 

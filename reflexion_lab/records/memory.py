@@ -63,11 +63,14 @@ class Episode(Record, frozen=True, kw_only=True):
     the program, the ids of the `wisdom` that its actor read, and fields added by importers."""
 
     @property
+    def has_verdict(self) -> bool:
+        """Whether the outcome, if it is known, is not of `UNKNOWN`."""
+        return self.metadata.get("outcome") not in UNKNOWN
+
+    @property
     def verdict(self) -> str:
         """`passed`, `failed`, or `was never tested`."""
-        if self.metadata.get("outcome") in UNKNOWN:
-            return "was never tested"
-        return "passed" if self.passed else "failed"
+        return ("passed" if self.passed else "failed") if self.has_verdict else "was never tested"
 
     @property
     def category(self) -> str:

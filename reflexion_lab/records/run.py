@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from reflexion_lab.records.attempt import Attempt, Record
+from reflexion_lab.records.attempt import UNKNOWN, Attempt, Record
 
 SCHEMA_VERSION = 1
 """Version of the stored records, raised when one changes its meaning; manifests name theirs."""
@@ -47,6 +47,11 @@ class Grade(Record, frozen=True, kw_only=True):
     """Tests that ran beside the program, which can forge them (`Check.in_process`)."""
     base_passed: bool | None = None
     """Whether the tests of the original benchmark pass (`Task.base_tests`); None without a verdict on them."""
+
+    @property
+    def has_verdict(self) -> bool:
+        """Whether the outcome is not of `UNKNOWN`."""
+        return self.outcome not in UNKNOWN
 
 
 class SetAside(Record, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from reflexion_lab.agent.reflectors import evidence
 from reflexion_lab.limits import PositiveShare, validated
 from reflexion_lab.protocols import Evaluator
-from reflexion_lab.records import UNKNOWN, Critique, Evaluation, Task, Trajectory
+from reflexion_lab.records import Critique, Evaluation, Task, Trajectory
 
 SHOWN = 3
 """Number of failing checks that are described; the others are counted."""
@@ -32,7 +32,7 @@ class ToolCritic:
         """Raises HarnessError. Without a verdict the severity is 1 and the confidence 0, so that the loop continues."""
         evaluation = self.evaluator.evaluate(task, Trajectory(solution=program, strategy="draft"))
         source = SOURCES.get(evaluation.verification_type, evaluation.verification_type)
-        if evaluation.outcome in UNKNOWN:
+        if not evaluation.has_verdict:
             reasons = evaluation.issues or (UNJUDGED[evaluation.outcome],)
             issues = tuple(f"Nothing was found out: {reason}" for reason in reasons)
             return Critique(severity=1.0, issues=issues, confidence=0.0, source=source, seconds=evaluation.seconds)

@@ -12,7 +12,7 @@ from reflexion_lab.analysis.figures.style import SMALL, bars, frame, look, mark_
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats import bootstrap
 from reflexion_lab.analysis.stats.intervals import Rate, methods
-from reflexion_lab.records import UNKNOWN, Attempt
+from reflexion_lab.records import Attempt
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -85,7 +85,7 @@ def _groups(arm: Arm, is_later: bool) -> Passed:
     for log in arm.logs:
         for attempt in log.every:
             grade = log.grades.get((attempt.task_id, attempt.number))
-            if (attempt.number > 1) is is_later and grade and grade.outcome not in UNKNOWN:
+            if (attempt.number > 1) is is_later and grade and grade.has_verdict:
                 items = min(MOST, items_read(log, attempt))
                 outcomes.setdefault(items, []).append((attempt.task_id, grade.passed))
     return {items: bootstrap.rate(passed, arm.clusters) for items, passed in sorted(outcomes.items())}

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from reflexion_lab.io import terminal_text
-from reflexion_lab.records import OUTCOMES, UNKNOWN, Attempt, Check, Evaluation
+from reflexion_lab.records import OUTCOMES, Attempt, Check, Evaluation
 
 OUTCOME_WORDS = (
     "passed, failed, raised an error, timed out, out of memory, exited early, no tests, no program, harness error, "
@@ -90,7 +90,7 @@ def escaping(folder: Path, **options: Any) -> Any:
 def _environment() -> Any:
     environment = escaping(Path(__file__).parent, finalize=_finalized)
     environment.globals |= {"words": WORDS, "check_details": check_details, "tally": tally}
-    environment.globals |= {"UNKNOWN": UNKNOWN, "MOST_MEMORY_ITEMS": MOST_MEMORY_ITEMS}
+    environment.globals |= {"MOST_MEMORY_ITEMS": MOST_MEMORY_ITEMS}
     environment.globals |= {"MOST_OPERATIONS": MOST_OPERATIONS, "MOST_CALLS": MOST_CALLS}
     environment.filters["counted"] = counted
     return environment

@@ -85,7 +85,7 @@ def curve(
 
 def verdict(judged: Evaluation | Grade | None) -> bool | None:
     """Whether it passed; None if there is no verdict: no test, or a harness error."""
-    return None if judged is None or judged.outcome in UNKNOWN else judged.passed
+    return judged.passed if judged and judged.has_verdict else None
 
 
 def paired(first: Mapping[Any, bool], second: Mapping[Any, bool], clusters: Clusters = ALONE) -> Paired:

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 from reflexion_lab.errors import DataError
 from reflexion_lab.memory.curators.items import ItemMemory
-from reflexion_lab.records import UNKNOWN, Attempt, Item, Update, Usage
+from reflexion_lab.records import Attempt, Item, Update, Usage
 
 
 class Round(NamedTuple):
@@ -163,7 +163,7 @@ def readers(attempts: Mapping[str, Sequence[Attempt]]) -> dict[str, Readers]:
     """By item, the loops that read it, by whether an attempt passed its feedback."""
     counts: dict[str, list[int]] = {}
     for loop in attempts.values():
-        known = [attempt.evaluation.passed for attempt in loop if attempt.evaluation.outcome not in UNKNOWN]
+        known = [attempt.evaluation.passed for attempt in loop if attempt.evaluation.has_verdict]
         place = (0 if any(known) else 1) if known else 2
         for name in {name for attempt in loop for name in attempt.recalled_items}:
             counts.setdefault(name, [0, 0, 0])[place] += 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from reflexion_lab.loop.selection import submitted_at
-from reflexion_lab.records import UNKNOWN, Attempt, Finished, Operation
+from reflexion_lab.records import Attempt, Finished, Operation
 from reflexion_lab.text.prompts.render import without_prompt
 from reflexion_lab.text.shorten import bounded, line
 
@@ -38,7 +38,7 @@ def case(finished: Finished, text: str, section: str = "") -> Operation:
 def verdict(attempt: Attempt) -> str:
     """`passed`, `failed` or `not tested`, by the feedback."""
     evaluation = attempt.evaluation
-    return "not tested" if evaluation.outcome in UNKNOWN else "passed" if evaluation.passed else "failed"
+    return ("passed" if evaluation.passed else "failed") if evaluation.has_verdict else "not tested"
 
 
 def _attempt(finished: Finished, attempt: Attempt, chars: int, has_verdict: bool) -> str:

@@ -12,18 +12,7 @@ from reflexion_lab.limits import Count, Positive, Share, validated
 from reflexion_lab.memory.curators.index import Index
 from reflexion_lab.memory.lessons.wisdom import normalised
 from reflexion_lab.protocols import Retriever
-from reflexion_lab.records import (
-    UNKNOWN,
-    Attempt,
-    Batch,
-    Curation,
-    Finished,
-    Item,
-    Operation,
-    Reflection,
-    Selection,
-    Task,
-)
+from reflexion_lab.records import Attempt, Batch, Curation, Finished, Item, Operation, Reflection, Selection, Task
 from reflexion_lab.text.shorten import line
 
 RECURRENT = 2
@@ -101,7 +90,7 @@ def _causes(loop: Finished, known: dict[str, Item]) -> Iterator[Operation]:
 def _failure(attempt: Attempt) -> Reflection | None:
     """The reflection on a failed attempt."""
     evaluation = attempt.evaluation
-    return None if evaluation.passed or evaluation.outcome in UNKNOWN else attempt.reflection
+    return attempt.reflection if evaluation.has_verdict and not evaluation.passed else None
 
 
 def _entry(item_id: str, reflection: Reflection, votes: dict[str, int], task: Task) -> Operation:

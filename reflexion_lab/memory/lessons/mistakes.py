@@ -13,7 +13,7 @@ from reflexion_lab.memory.lessons.lessons import Lessons
 from reflexion_lab.memory.retrieval.documents import Documents
 from reflexion_lab.memory.retrieval.trace import note
 from reflexion_lab.protocols import Retriever, Stored
-from reflexion_lab.records import UNKNOWN, Episode, Mistake, Task
+from reflexion_lab.records import Episode, Mistake, Task
 
 CHECK_CHARS = 200
 """Maximum characters of a quoted check, and of an issue."""
@@ -86,7 +86,7 @@ def mistakes_of(loop: Sequence[Episode]) -> list[Mistake]:
     mistakes: dict[str, Mistake] = {}
     for place, episode in enumerate(loop):
         outcome = episode.metadata.get("outcome") or "fail"
-        if episode.passed or outcome in UNKNOWN:
+        if episode.passed or not episode.has_verdict:
             continue
         prompt_hash = _digest(episode.task_description)
         kind = "\n".join([episode.failure_analysis or outcome, *_failing_check(episode)])

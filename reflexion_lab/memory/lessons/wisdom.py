@@ -19,7 +19,7 @@ from reflexion_lab.memory.retrieval.documents import Documents
 from reflexion_lab.memory.retrieval.texts import QUOTED, failure_query
 from reflexion_lab.memory.retrieval.trace import note
 from reflexion_lab.protocols import Retriever, Store, Stored
-from reflexion_lab.records import UNKNOWN, Episode, Task, Wisdom
+from reflexion_lab.records import Episode, Task, Wisdom
 from reflexion_lab.text.replies.tokens import WORD, tokens
 
 USAGE = ("use_count", "success_rate", "last_used_at")
@@ -200,7 +200,7 @@ def _by_id(store: Store) -> dict[str, Wisdom]:
 
 def wisdom_used(episode: Episode) -> list[str]:
     """Ids of the wisdom in the actor's prompt; [] for an unknown verdict."""
-    return [] if episode.metadata.get("outcome") in UNKNOWN else episode.metadata.get("wisdom", "").split()
+    return episode.metadata.get("wisdom", "").split() if episode.has_verdict else []
 
 
 SOURCES = 1000

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterable
 
 from reflexion_lab.protocols import Sandbox
-from reflexion_lab.records import UNKNOWN, Grade, Task
+from reflexion_lab.records import Grade, Task
 from reflexion_lab.tasks.evaluators.unit_tests import run_tests
 
 
@@ -35,7 +35,7 @@ class HiddenTests:
             sealed = self.sealed
         evaluation = run_tests(self.sandbox, task, solution, task.hidden_tests)
         base = [check.outcome == "pass" for check in evaluation.checks[: task.base_tests]]
-        has_base = task.base_tests and evaluation.outcome not in UNKNOWN
+        has_base = task.base_tests and evaluation.has_verdict
         return Grade(
             task_id=task.loop_id,
             number=number,

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from reflexion_lab.limits import Count, NotNegative, Share, validated
 from reflexion_lab.protocols import Evaluator
-from reflexion_lab.records import UNKNOWN, Check, Evaluation, Task, Trajectory
+from reflexion_lab.records import Check, Evaluation, Task, Trajectory
 from reflexion_lab.tasks.evaluators.combined import check_weights
 from reflexion_lab.text.replies.syntax import Parser
 
@@ -96,7 +96,7 @@ class WithTrajectory:
     def evaluate(self, task: Task, trajectory: Trajectory) -> Evaluation:
         tests = self.evaluator.evaluate(task, trajectory)
         score = self.trajectory.evaluate(task, trajectory, tests.checks)
-        own = tests.components or ({} if tests.outcome in UNKNOWN else {"tests": tests.pass_rate})
+        own = tests.components or ({"tests": tests.pass_rate} if tests.has_verdict else {})
         weight = self.verdict_weight if own else 0.0
         return replace(
             tests,

@@ -15,7 +15,7 @@ from fault_server import FaultServer
 
 from reflexion_lab.analysis.summary import Log, summary
 from reflexion_lab.memory.lessons.wisdom import extract
-from reflexion_lab.records import UNKNOWN, Episode, Wisdom
+from reflexion_lab.records import Episode, Wisdom
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.storage.place import opened
 from reflexion_lab.studies.replay.verify import verify
@@ -136,7 +136,7 @@ class Crowd:
         assert len(episodes) == len({episode.episode_id for episode in episodes}) == attempts
         expected = {lesson.wisdom_id: lesson for lesson in extract(episodes)}
         assert set(wisdom) == set(expected)
-        counted = [episode for episode in episodes if episode.metadata.get("outcome") not in UNKNOWN]
+        counted = [episode for episode in episodes if episode.has_verdict]
         uses = Counter(name for episode in counted for name in episode.metadata.get("wisdom", "").split())
         for name, lesson in wisdom.items():
             assert lesson.frequency == expected[name].frequency
