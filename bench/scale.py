@@ -146,7 +146,7 @@ def synthetic(attempts, root, is_shared):
 
     def loop():
         stop = FirstOf(Passed(), MaxAttempts(3))
-        memory = EpisodicMemory(Window(1), known=archive, run_id="run" if archive else "")
+        memory = EpisodicMemory(Window(1), shared=archive, run_id="run" if archive else "")
         return Reflexion(actor=parts, evaluator=parts, reflector=parts, memory=memory, stop=stop)
 
     judge = HiddenTests(parts)

@@ -172,9 +172,9 @@ class Reflector(Protocol):
 class Recall(Protocol):
     """Chooses what memory gives to an attempt."""
 
-    def select(self, own: Sequence[Episode], task: Task, known: SharedMemory) -> Recollection:
+    def select(self, own: Sequence[Episode], task: Task, shared: SharedMemory) -> Recollection:
         """Episodes for the next attempt: `others`, the nearest last, and `own`, oldest first. Memory moves those of the
-        task itself from `others` to `own`. The argument `own` has the episodes of this loop, oldest first; `known` is
+        task itself from `others` to `own`. The argument `own` has the episodes of this loop, oldest first; `shared` is
         constant within a round.
         """
 

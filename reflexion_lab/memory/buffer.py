@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.limits import validated
 from reflexion_lab.memory.retrieval.texts import Match, document
-from reflexion_lab.memory.retrieval.trace import note
+from reflexion_lab.memory.retrieval.trace import note_search
 from reflexion_lab.protocols import Retriever
 from reflexion_lab.records import Episode
-from reflexion_lab.storage.kinds import filled
+from reflexion_lab.storage.kinds import identified
 
 DEFAULT_EPISODES = 1000
 
@@ -47,7 +47,7 @@ class EpisodeBuffer:
 
     def extend(self, episodes: Iterable[Episode]) -> list[Episode]:
         """As `store`, for several episodes, oldest first; all or none are stored."""
-        if not (stored := [filled(episode) for episode in episodes]):
+        if not (stored := [identified(episode) for episode in episodes]):
             return []
         with self._writing:
             if self._retriever is not None:
@@ -95,7 +95,7 @@ class EpisodeBuffer:
         scores = dict(self._retriever.rank(text, k))
         with self._lock:
             near = {n: self._episodes[n] for n, score in scores.items() if score >= min_score and n in self._episodes}
-        note(self._retriever, text, scores, near)
+        note_search(self._retriever, text, scores, near)
         return [*near.values()]
 
     def __len__(self) -> int:

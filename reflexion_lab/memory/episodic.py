@@ -14,7 +14,7 @@ from reflexion_lab.memory.recall import DEFAULT
 from reflexion_lab.memory.reflection_files import ReflectionFiles
 from reflexion_lab.memory.reflection_layout import file_of
 from reflexion_lab.memory.retrieval.texts import signature
-from reflexion_lab.memory.retrieval.trace import SEARCHES, Search, retrieved
+from reflexion_lab.memory.retrieval.trace import SEARCHES, Ranking, retrieved
 from reflexion_lab.memory.session import session_after, session_of, session_text
 from reflexion_lab.protocols import Outcome, Recall, SharedMemory
 from reflexion_lab.records import (
@@ -54,9 +54,9 @@ class NoSharedMemory:
 
 
 class EpisodicMemory:
-    """The memory of one task's loop: its own episodes, and those of other tasks through `known`.
+    """The memory of one task's loop: its own episodes, and those of other tasks through `shared`.
 
-    `max_episodes`: capacity; the oldest episode is evicted. 0 or less: 1000. `known`: memory shared by all tasks of a
+    `max_episodes`: capacity; the oldest episode is evicted. 0 or less: 1000. `shared`: memory shared by all tasks of a
     round. `run_id`: prefix of session and episode ids, unique per run; "" if they stay within one run. `show_session`:
     include the session's history in prompts. `files`: also write reflections to readable files; errors become warnings.
     `heading`: of the episodes in prompts that have one.
@@ -67,7 +67,7 @@ class EpisodicMemory:
         recall: Recall,
         max_episodes: int = 1000,
         *,
-        known: SharedMemory | None = None,
+        shared: SharedMemory | None = None,
         run_id: str = "",
         agent_id: str = "actor",
         show_session: bool = False,
@@ -75,7 +75,7 @@ class EpisodicMemory:
         heading: str = Recollection().heading,
     ) -> None:
         self.policy = recall
-        self.known = known or NoSharedMemory()
+        self.shared = shared or NoSharedMemory()
         self.run_id = run_id
         self.agent_id = agent_id
         self.show_session = show_session
@@ -90,13 +90,13 @@ class EpisodicMemory:
         """The episodes and lessons that the actor reads."""
         own = self.buffer.by_task(task.task_id)
         if not own and self.show_session:
-            self.session = session_of(self.known.past(task), self.session)
+            self.session = session_of(self.shared.past(task), self.session)
         has_session = self.show_session and self.session.last_evaluation is not None
-        searches: list[Search] = []
+        searches: list[Ranking] = []
         before = SEARCHES.set(searches)
-        selected = with_own(self.policy.select(own, task, self.known), task)
-        lessons = self.known.lessons(task, own)
-        chosen = Selection() if self.items is not None else self.known.selection(task)  # once per loop
+        selected = with_own(self.policy.select(own, task, self.shared), task)
+        lessons = self.shared.lessons(task, own)
+        chosen = Selection() if self.items is not None else self.shared.selection(task)  # once per loop
         SEARCHES.reset(before)
         self.items = chosen.items if self.items is None else self.items
         recollection = replace(

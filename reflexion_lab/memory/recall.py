@@ -103,8 +103,8 @@ class Window:
         self.omega = omega
         self.max_tokens = max_tokens
 
-    def select(self, own: Sequence[Episode], task: Task, known: SharedMemory) -> Recollection:
-        size = omega_for(self.omega, own, task, known.omega)
+    def select(self, own: Sequence[Episode], task: Task, shared: SharedMemory) -> Recollection:
+        size = omega_for(self.omega, own, task, shared.omega)
         newest = own[len(own) - min(size, len(own)) :]
         fit = window(newest, self.max_tokens)
         return Recollection(own=tuple(fit), omega=size, left_out=left_out(newest, fit))
@@ -126,8 +126,8 @@ class Similar:
         self.max_tokens = max_tokens
         self.outcome = outcome
 
-    def select(self, own: Sequence[Episode], task: Task, known: SharedMemory) -> Recollection:
-        nearest_last = known.similar(task, own, self.k, self.min_score, self.outcome)[::-1]
+    def select(self, own: Sequence[Episode], task: Task, shared: SharedMemory) -> Recollection:
+        nearest_last = shared.similar(task, own, self.k, self.min_score, self.outcome)[::-1]
         fit = packed(nearest_last, self.max_tokens, foreign_words)
         return Recollection(others=tuple(fit), left_out=left_out(nearest_last, fit))
 
@@ -147,8 +147,8 @@ class WindowThenSimilar:
         self.window = Window(omega, max_tokens)
         self.similar = Similar(k, min_score, max_tokens, outcome)
 
-    def select(self, own: Sequence[Episode], task: Task, known: SharedMemory) -> Recollection:
-        newest, others = (part.select(own, task, known) for part in (self.window, self.similar))
+    def select(self, own: Sequence[Episode], task: Task, shared: SharedMemory) -> Recollection:
+        newest, others = (part.select(own, task, shared) for part in (self.window, self.similar))
         return replace(newest, others=others.others, left_out=tuple(sorted({*others.left_out, *newest.left_out})))
 
 

@@ -60,14 +60,14 @@ def is_removed(record: Stored) -> bool:
 
 
 def prepared(records: Sequence[Stored]) -> list[Line]:
-    """The lines to store, in the order of `records`; episodes are completed by `filled`.
+    """The lines to store, in the order of `records`; episodes are completed by `identified`.
 
     Raises DataError: a record could not be read back: an agent or id is missing, or a number is not finite.
     """
     lines = []
     for number, given in enumerate(records, 1):
         kind, which = KIND_OF[type(given)], f"record {number} of {len(records)}"
-        record = filled(given, which) if isinstance(given, Episode) else given
+        record = identified(given, which) if isinstance(given, Episode) else given
         name, field = id_of(record), record.__struct_fields__[0]
         if not name or "\0" in name or len(name) > LONGEST_ID:
             allowed = f"1 to {LONGEST_ID} characters, none of them NUL"
@@ -87,7 +87,7 @@ def failure(place: object, verb: str, reason: object, advice: str) -> StoreError
     return StoreError(f"{place}: cannot be {verb} ({reason}); {advice}{intact}")
 
 
-def filled(episode: Episode, which: str = "an episode") -> Episode:
+def identified(episode: Episode, which: str = "an episode") -> Episode:
     """`episode` with an id (`ep-` and 32 hex digits) and a timestamp where it has none.
 
     Raises DataError without an `agent_id`; `which` names an episode without an id.

@@ -43,7 +43,7 @@ def loops(sandbox, actor, model, reflector, recall, shown=SHOWN, show_session=Tr
     for task in tasks():
         loop = Reflexion(
             actor=actor(model, Sampling()), evaluator=UnitTests(sandbox), reflector=reflector,
-            memory=EpisodicMemory(recall, known=archive, run_id="run", agent_id="arm", show_session=show_session),
+            memory=EpisodicMemory(recall, shared=archive, run_id="run", agent_id="arm", show_session=show_session),
             stop=FirstOf(MaxAttempts(2)),
         )  # fmt: skip
         attempts = list(loop.attempts(task))

@@ -53,15 +53,15 @@ def test_a_policy_selects_and_orders_episodes(policy, own, expected, omega):
 
 
 def test_the_adaptive_window_starts_from_the_shared_omega():
-    known = NoSharedMemory()
-    known.omega = 2
-    assert Window("adaptive").select([episode(1)], TASK, known).omega == 3  # a failure of reward 0: one more
+    shared = NoSharedMemory()
+    shared.omega = 2
+    assert Window("adaptive").select([episode(1)], TASK, shared).omega == 3  # a failure of reward 0: one more
 
 
 def test_the_search_gets_the_threshold_and_the_loops_episodes():
-    known = Others()
-    Similar(k=2, min_score=0.5).select([episode(1)], TASK, known)
-    assert known.queries == [("t", 1, 2, 0.5)]
+    shared = Others()
+    Similar(k=2, min_score=0.5).select([episode(1)], TASK, shared)
+    assert shared.queries == [("t", 1, 2, 0.5)]
 
 
 def test_each_of_the_two_has_a_budget_of_its_own():

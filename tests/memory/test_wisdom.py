@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from reflexion_lab.memory.lessons.wisdom import WisdomBook, document, trust
+from reflexion_lab.memory.lessons.wisdom import WisdomBook, trust, wisdom_document
 from reflexion_lab.memory.retrieval.bm25 import BM25
 from reflexion_lab.memory.retrieval.jaccard import Jaccard
 from reflexion_lab.records import Wisdom
@@ -81,7 +81,7 @@ def test_pattern_tags_and_domain_are_searched():
 
 
 def test_a_word_in_pattern_and_tags_counts_once():
-    assert document(wisdom("nil nil pointer", tags=("nil", "pointer"), domain="code")) == "nil pointer code"
+    assert wisdom_document(wisdom("nil nil pointer", tags=("nil", "pointer"), domain="code")) == "nil pointer code"
 
 
 def test_the_least_score_is_inclusive():

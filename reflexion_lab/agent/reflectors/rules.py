@@ -19,15 +19,15 @@ class Rules:
     After earlier reflections on the same task, the text adds that the last fix was not enough. The root cause is one
     sentence per class, so that equal causes can be counted.
 
-    The confidence is a constant of the class, times `NOT_ENOUGH` after earlier reflections, until `known` contains at
+    The confidence is a constant of the class, times `NOT_ENOUGH` after earlier reflections, until `shared` contains at
     least `enough` outcomes of the class. From then on it is (fixed + 1) / (cases + 2), the rule of succession (Laplace
     1774): the share of attempts that passed right after such a failure, with one success and one failure added. It is
     not lowered again, since those cases include second and third attempts.
     """
 
     @validated
-    def __init__(self, known: SharedMemory | None = None, enough: Positive = 20) -> None:
-        self.known = known
+    def __init__(self, shared: SharedMemory | None = None, enough: Positive = 20) -> None:
+        self.shared = shared
         self.enough = enough
 
     def reflect(self, task: Task, attempt: Attempt, episodes: Sequence[Episode]) -> Reflection:
@@ -46,7 +46,7 @@ class Rules:
             wrong = f"{wrong} My last fix was not enough" + ("." if is_same else f': "{fixes[-1][:200]}"')
             elsewhere = "look at another place" if is_same else "not repeat the last fix but look elsewhere"
             change = f"I will {elsewhere}. {change}"
-        fixed, cases = self.known.outcomes.get(category, (0, 0)) if self.known else (0, 0)
+        fixed, cases = self.shared.outcomes.get(category, (0, 0)) if self.shared else (0, 0)
         confidence, confidence_source = failure.confidence, "class"
         if cases >= self.enough:
             confidence, confidence_source = round((fixed + 1) / (cases + 2), 4), "measured"

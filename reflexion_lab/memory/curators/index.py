@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from reflexion_lab.memory.curators.items import View
 from reflexion_lab.memory.retrieval.documents import Documents
-from reflexion_lab.memory.retrieval.trace import note
+from reflexion_lab.memory.retrieval.trace import note_search
 from reflexion_lab.protocols import Retriever
 from reflexion_lab.records import Item
 
@@ -34,7 +34,7 @@ class Index:
             self._update(whole)
             scores = self._documents.rank(text, k + hidden if k > 0 else 0)
             near = {name: self._by_id[name] for name, score in scores.items() if score >= min_score}
-        note(self._documents.retriever, text, scores, near)
+        note_search(self._documents.retriever, text, scores, near)
         shown = {item.item_id for item in items} if hidden else ()
         return [item for item in near.values() if not hidden or item.item_id in shown][: max(k, 0)]
 

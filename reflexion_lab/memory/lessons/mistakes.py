@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from reflexion_lab.limits import Positive, Share, validated
 from reflexion_lab.memory.lessons.lessons import Lessons
 from reflexion_lab.memory.retrieval.documents import Documents
-from reflexion_lab.memory.retrieval.trace import note
+from reflexion_lab.memory.retrieval.trace import note_search
 from reflexion_lab.protocols import Retriever, Stored
 from reflexion_lab.records import Episode, Mistake, Task
 
@@ -73,7 +73,7 @@ class Mistakes(Lessons[Mistake]):
         own = sum(mistake.task_id == except_task for mistake in self._entries.values()) if except_task else 0
         scores = self._documents.rank(prompt, k + own if k > 0 else 0)
         near = {name: self._entries[name] for name, score in scores.items() if score >= self.threshold}
-        note(self._documents.retriever, prompt, scores, near)
+        note_search(self._documents.retriever, prompt, scores, near)
         others = (mistake for mistake in near.values() if not except_task or mistake.task_id != except_task)
         return list(islice(others, max(k, 0)))
 

@@ -17,7 +17,7 @@ from reflexion_lab.memory.lessons.lessons import Lessons
 from reflexion_lab.memory.retrieval.controls import Recency
 from reflexion_lab.memory.retrieval.documents import Documents
 from reflexion_lab.memory.retrieval.texts import QUOTED, failure_query
-from reflexion_lab.memory.retrieval.trace import note
+from reflexion_lab.memory.retrieval.trace import note_search
 from reflexion_lab.protocols import Retriever, Store, Stored
 from reflexion_lab.records import Episode, Task, Wisdom
 from reflexion_lab.text.replies.tokens import WORD, tokens
@@ -98,7 +98,7 @@ class WisdomBook(Lessons[Wisdom]):
         """Insert or update an entry; returns it. A known one keeps its usage and creation time."""
         if known := self._known.get(wisdom.wisdom_id):
             wisdom = with_fields_of(known, wisdom, HISTORY)
-        self._documents.put({wisdom.wisdom_id: document(wisdom)})
+        self._documents.put({wisdom.wisdom_id: wisdom_document(wisdom)})
         self._known[wisdom.wisdom_id] = wisdom
         return wisdom
 
@@ -128,7 +128,7 @@ class WisdomBook(Lessons[Wisdom]):
             # Trust is at most 1, so no further entry can outweigh the last score.
             is_settled = len(best) == k and best[-1][0] > last
             if is_settled or len(scores) < depth or last < min_score:
-                note(self._documents.retriever, text, scores, views)
+                note_search(self._documents.retriever, text, scores, views)
                 return [views[name] for *_, name in best]
             depth *= 4
         return []
@@ -152,7 +152,7 @@ def with_fields_of(source: Wisdom, wisdom: Wisdom, fields: Iterable[str]) -> Wis
     return replace(wisdom, **{field: getattr(source, field) for field in fields})
 
 
-def document(wisdom: Wisdom) -> str:
+def wisdom_document(wisdom: Wisdom) -> str:
     """Retrieval document: the distinct words of pattern, tags and domain."""
     return " ".join(dict.fromkeys(tokens(" ".join((wisdom.pattern, *wisdom.tags, wisdom.domain)))))
 

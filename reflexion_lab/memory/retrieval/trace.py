@@ -10,21 +10,21 @@ from reflexion_lab.protocols import Retriever
 from reflexion_lab.records import Record, Retrieved, id_of
 from reflexion_lab.text.shorten import line
 
-Search = tuple[Retriever, str, Mapping[Any, float], Mapping[Any, Record]]
+Ranking = tuple[Retriever, str, Mapping[Any, float], Mapping[Any, Record]]
 """Retriever, query, and by key the scores of the nearest, best first, and the records of those to be recalled."""
-SEARCHES: ContextVar[list[Search] | None] = ContextVar("searches", default=None)
+SEARCHES: ContextVar[list[Ranking] | None] = ContextVar("searches", default=None)
 """The searches of the recollection at work, which sets it."""
 TEXTS = ("improvement", "test_results", "advice", "pattern", "mistake", "text", "code")
 """Fields of records with their lesson, the shortest useful one first."""
 
 
-def note(retriever: Retriever, query: str, scores: Mapping[Any, float], records: Mapping[Any, Record]) -> None:
+def note_search(retriever: Retriever, query: str, scores: Mapping[Any, float], records: Mapping[Any, Record]) -> None:
     """Add a search to those of the recollection at work, if there is one."""
     if (searches := SEARCHES.get()) is not None:
         searches.append((retriever, query, scores, records))
 
 
-def retrieved(searches: Sequence[Search], ids: Collection[str]) -> tuple[Retrieved, ...]:
+def retrieved(searches: Sequence[Ranking], ids: Collection[str]) -> tuple[Retrieved, ...]:
     """Rank and score of each item of these `ids` in the last of the `searches` that found it."""
     items = {}
     for retriever, query, scores, records in searches:

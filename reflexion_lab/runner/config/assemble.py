@@ -310,7 +310,7 @@ def loop_factory(
     has_critic = any(takes(name, nodes[name], "critic") for name in ("actor", "reflector", "reviser"))
     user_defined = {name for name in (*nodes, "recall", "retriever", "embedder") if own_targets(getattr(cfg, name))}
     quality, stuck = msgspec.structs.asdict(cfg.quality), Stuck(cfg.loop.stuck_after)
-    stop = stop_rules(cfg, stuck)
+    stop, shared = stop_rules(cfg, stuck), archive or NoSharedMemory()
 
     def bounded(part: Any, method: str, *groups: str, kinds: tuple[type, ...]) -> Any:
         """Bound user-defined parts; those of the lab are bounded by model and sandbox."""
@@ -318,7 +318,7 @@ def loop_factory(
 
     def loop(run_id: str = "") -> Reflexion:
         draws = draws_by_role(models)
-        parts = {"sandbox": sandbox, "prompts": prompts, "known": archive or NoSharedMemory(), "models": draws}
+        parts = {"sandbox": sandbox, "prompts": prompts, "shared": shared, "models": draws}
         parts["evaluator"] = build(nodes["evaluator"], "evaluator", parts)
         if has_critic:
             parts["critic"] = build(nodes["critic"], "critic", {**parts, "model": draws["critic"]})
@@ -328,7 +328,7 @@ def loop_factory(
         memory = EpisodicMemory(
             recall,
             cfg.memory.max_episodes,
-            known=archive,
+            shared=shared,
             run_id=run_id if archive or files else "",
             agent_id=cfg.arm,
             show_session=cfg.memory.show_session,

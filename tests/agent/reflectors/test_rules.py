@@ -129,8 +129,8 @@ def test_an_episode_without_a_fix_for_this_task_changes_nothing(episode: Episode
     ],
 )  # fmt: skip
 def test_enough_cases_replace_the_constant_of_the_class(fixed, cases, enough, confidence, source):
-    known: Any = SimpleNamespace(outcomes={"assertion": (fixed, cases), "syntax": (99, 99)})
-    reflection = Rules(known, enough).reflect(TASK, attempt_with(WRONG), [])
+    shared: Any = SimpleNamespace(outcomes={"assertion": (fixed, cases), "syntax": (99, 99)})
+    reflection = Rules(shared, enough).reflect(TASK, attempt_with(WRONG), [])
     assert (reflection.confidence, reflection.confidence_source) == (confidence, source)
-    again = Rules(known, enough).reflect(TASK, attempt_with(WRONG, number=2), [episode_with("A fix.")])
+    again = Rules(shared, enough).reflect(TASK, attempt_with(WRONG, number=2), [episode_with("A fix.")])
     assert again.confidence == (confidence if source == "measured" else 0.45)
