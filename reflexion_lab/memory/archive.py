@@ -123,9 +123,8 @@ class Archive:
             until = min(beginning.episodes, next(places, 0))  # later ones are not read, after a prune, too
             episodes = episodes[:until]
         if beginning and run_id:
-            episodes = [each for each in episodes if not each.episode_id.startswith(f"ep-{run_id}/")]
-            own = (each for each in stored if each.episode_id.startswith(f"ep-{run_id}/"))
-            self._times = {each.episode_id: each.timestamp for each in own}
+            episodes = [each for each in episodes if each.run_id != run_id]
+            self._times = {each.episode_id: each.timestamp for each in stored if each.run_id == run_id}
         loops = self._put(episodes)
         for kind in self.kinds:
             kind.begin(wisdom, loops)
@@ -254,7 +253,7 @@ class Archive:
 
 def runs_in(store: Store) -> set[str]:
     """Ids of the runs whose episodes are in the store."""
-    return {episode.session_id.partition("/")[0] for episode in store.read(Episode)}
+    return {episode.run_id for episode in store.read(Episode)}
 
 
 def is_begun_with(store: Store, beginning: Beginning, owner: str) -> bool:
@@ -275,9 +274,8 @@ def _warn(message: str) -> None:
 class Rounds:
     """Rounds of `size` tasks, in order.
 
-    `log`: receives each new update of the curator. `done`: updates of the curator that an interrupted run has logged;
-    the runner sets it once the folder is locked. `frozen`: ids of tasks from which memory learns nothing; they form a
-    round of their own.
+    `log`: receives each new update of the curator. `frozen`: ids of tasks from which memory learns nothing; they form
+    a round of their own.
     """
 
     @validated
@@ -288,7 +286,6 @@ class Rounds:
         run_id: str,
         agent_id: str,
         log: Callable[[Update], None] = lambda update: None,
-        done: Sequence[Update] = (),
         frozen: Collection[str] = (),
     ) -> None:
         self.archive = archive
@@ -296,13 +293,18 @@ class Rounds:
         self.run_id = run_id
         self.agent_id = agent_id
         self.log = log
-        self.done = done
-        self.is_over = False
-        """Whether the run had ended before: its items are in the store, as far as nobody removed them."""
+        self._done: Sequence[Update] = ()
+        self._is_over = False
         self._number = 0
         self.frozen = frozenset(frozen)
         self._episodes: dict[str, list[Episode]] = {}
         self._attempts: dict[str, Sequence[Attempt]] = {}
+
+    def resume(self, done: Sequence[Update], is_over: bool) -> None:
+        """Follow the updates of the curator that an interrupted run has logged. `is_over`: it had ended, so that its
+        items are in the store, as far as nobody removed them.
+        """
+        self._done, self._is_over = done, is_over
 
     def of(self, tasks: Sequence[Task]) -> list[Sequence[Task]]:
         """The tasks of each round."""
@@ -314,7 +316,7 @@ class Rounds:
         return task.loop_id in self.frozen
 
     def finished(self, task: Task, attempts: Sequence[Attempt]) -> None:
-        """Keep a task's attempts until its round ends. Thread-safe."""
+        """Keep a task's attempts, and episodes made of them as in its loop, until its round ends. Thread-safe."""
         if self._is_frozen(task):
             return
         if self.archive.keeps_episodes:
@@ -329,8 +331,8 @@ class Rounds:
             return
         loops = [(task, self._attempts.pop(task.loop_id, ())) for task in tasks]
         self.archive.absorb([episode for task in tasks for episode in self._episodes.pop(task.loop_id, ())])
-        done = [update for update in self.done if update.round == self._number]
+        done = [update for update in self._done if update.round == self._number]
         # A kill may have come between the log and the store, but in the last logged round alone.
-        is_stored = self.is_over or self._number < max((update.round for update in self.done), default=0)
+        is_stored = self._is_over or self._number < max((update.round for update in self._done), default=0)
         self.archive.curate(self._number, loops, done, self.log, is_stored)
         self._number += 1

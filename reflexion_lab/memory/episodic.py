@@ -87,7 +87,9 @@ class EpisodicMemory:
         self.items: tuple[Item, ...] | None = None
 
     def recall(self, task: Task) -> Recollection:
-        """The episodes and lessons that the actor reads."""
+        """All that the actor reads: episodes by the recall policy, lessons of shared memory, its curator's items, which
+        are selected once per loop, and the session.
+        """
         own = self.buffer.by_task(task.task_id)
         if not own and self.show_session:
             self.session = session_of(self.shared.past(task), self.session)

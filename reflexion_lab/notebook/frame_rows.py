@@ -157,10 +157,8 @@ def reflections(rows: Iterable[AttemptRow]) -> Iterator[PartRow]:
 def memories(rows: Iterable[AttemptRow]) -> Iterator[PartRow]:
     for row in rows:
         attempt, own = row.attempt, row.loop.run.log.run_ids
-        kinds = {"episode": attempt.recalled, "wisdom": attempt.recalled_wisdom, "mistake": attempt.recalled_mistakes}
-        kinds |= {"item": attempt.recalled_items, "insight": attempt.recalled_insights}
         places = {item.item_id: item for item in attempt.retrieved}
-        recalled = ((kind, name) for kind, names in kinds.items() for name in names)
+        recalled = ((kind, name) for kind, names in attempt.recalled_by_kind.items() for name in names)
         for place, (kind, name) in enumerate(recalled, 1):
             of = Recalled(kind, name, *_source(name, own), places.get(name))
             yield PartRow(row.loop, row.number, place, of)

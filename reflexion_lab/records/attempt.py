@@ -487,7 +487,7 @@ class Trajectory(Record, frozen=True, kw_only=True):
     messages: tuple[Message, ...] = ()
     """The exact messages of the first call of the actor's model; later ones are in `steps`."""
     left_out: tuple[str, ...] = ()
-    """Ids of selected episodes, wisdom and mistakes that did not fit into memory's budgets or the prompt."""
+    """Ids of what memory selected and that did not fit into its budgets or the prompt; an insight is its own id."""
     reply: str = ""
     """The raw reply, before extraction."""
     rationale: str = ""
@@ -605,6 +605,17 @@ class Attempt(Record, frozen=True, kw_only=True):
     memory: MemoryState
     stop_reason: str = ""
     """Why the loop ended after this attempt; "" if it continued."""
+
+    @property
+    def recalled_by_kind(self) -> dict[str, tuple[str, ...]]:
+        """Ids of all that memory put into the actor's prompt, in reading order; an insight is its own id."""
+        return {
+            "episode": self.recalled,
+            "wisdom": self.recalled_wisdom,
+            "mistake": self.recalled_mistakes,
+            "item": self.recalled_items,
+            "insight": self.recalled_insights,
+        }
 
     @property
     def usage(self) -> dict[str, Usage]:

@@ -1,4 +1,6 @@
-"""Memory that learns across tasks: operations that change items, and what a curator reads and returns."""
+"""Memory that learns across tasks: operations that change an `Item` (in `attempt.py`), and what a curator reads and
+returns.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Items of memory, the selection for one attempt, and searches."""
+"""Episodes and lessons of memory, what it gives to one attempt, and searches of a store. Items: `attempt.py`."""
 
 from __future__ import annotations
 
@@ -61,6 +61,11 @@ class Episode(Record, frozen=True, kw_only=True):
     metadata: dict[str, str] = {}
     """`verification_type` and `outcome` of the evaluation, summary of the `trajectory`, the critic's first `issue` with
     the program, the ids of the `wisdom` that its actor read, and fields added by importers."""
+
+    @property
+    def run_id(self) -> str:
+        """Its run, the first part of its session, where tasks share memory."""
+        return self.session_id.partition("/")[0]
 
     @property
     def has_verdict(self) -> bool:

@@ -153,8 +153,7 @@ class Runner:
             got = f"results of {len(others)} other tasks, such as {others[0]}"
             raise FolderError(self.folder.path, got, f"of the {len(self.tasks)} tasks of this run alone")
         if self.rounds:
-            self.rounds.done = self.folder.updates
-            self.rounds.is_over = not self.waiting and is_finished(self.folder)
+            self.rounds.resume(self.folder.updates, is_over=not self.waiting and is_finished(self.folder))
         self.attempts = self.folder.stored_attempts if results else {}
         grades, written = self.folder.grades, self.folder.written_tests
         self.suites = {task_id: tests for task_id, tests in written.items() if task_id in self.tasks}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from functools import cached_property
 from itertools import dropwhile, takewhile, zip_longest
@@ -200,17 +200,14 @@ class Sources:
 
     def memory_items(self, attempt: Attempt) -> list[MemoryItem]:
         """Items recalled for the attempt, in reading order."""
-        kinds = {
-            "episode": (attempt.recalled, self._episode),
-            "wisdom": (attempt.recalled_wisdom, self._wisdom),
-            "mistake": (attempt.recalled_mistakes, self._mistake),
-            "item": (attempt.recalled_items, self._item),
-            "insight": (attempt.recalled_insights, lambda text, _: ("", [("text", text)])),
-        }
+        of: dict[str, Callable[[str, Attempt], tuple[str, Words]]] = {
+            "episode": self._episode, "wisdom": self._wisdom, "mistake": self._mistake, "item": self._item,
+            "insight": lambda text, _: ("", [("text", text)]),
+        }  # fmt: skip
         places = {item.item_id: item for item in attempt.retrieved}
         again = attempt.recalled_items if attempt.number > 1 else ()  # a loop reads one selection
-        entries = ((kind, name, of) for kind, (names, of) in kinds.items() for name in names)
-        resolved = ((kind, name, *of(name, attempt)) for kind, name, of in entries)
+        entries = ((kind, name) for kind, names in attempt.recalled_by_kind.items() for name in names)
+        resolved = ((kind, name, *of[kind](name, attempt)) for kind, name in entries)
         return [
             MemoryItem(kind, name, where, words, where.endswith(OWN) or name in again, places.get(name))
             for kind, name, where, words in resolved
