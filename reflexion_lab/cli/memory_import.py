@@ -182,9 +182,9 @@ def _items_of(folder: RunFolder) -> list[Stored]:
     beginning, updates = folder.beginning, folder.updates
     items = after(beginning.items, updates) if beginning else ()
     known = {name for update in updates for operation in update.operations for name in operation.item_ids}
-    removed = sorted(known - {item.item_id for item in items}) if beginning else []
+    removed = known - {item.item_id for item in items} if beginning else ()
     owner = method_of(folder.manifest.config["curator"]) if updates or items else ""
-    return [*(replace(item, owner=owner) for item in items), *(Item(item_id=name, text="") for name in removed)]
+    return [replace(item, owner=owner) for item in (*items, *(Item(item_id=name, text="") for name in sorted(removed)))]
 
 
 def _completed(record: Stored, known: Mapping[str, Episode]) -> Stored:

@@ -264,6 +264,10 @@ def test_items_go_from_run_to_run_through_a_store_and_removal_is_remembered(tmp_
         assert {name: item for name, item in items.items() if item.text} == owned(held(second))
         removed = {name for name, item in items.items() if not item.text}
         assert removed and removed.isdisjoint(by_id(held(second)))
+        assert main(["memory", "import", str(first.path), str(second.path), "--store", str(root / "copy")]) == 0
+        with closing(opened(str(root / "copy"))) as store:
+            copy = by_id(store.read(Item))
+        assert copy | items == copy, "an import removes items of the same owner"
 
 
 def test_runs_of_several_seeds_have_no_id_of_an_item_in_common(tmp_path):
