@@ -180,7 +180,7 @@ class Recall(Protocol):
 
 
 class SharedMemory(Protocol):
-    """Memory shared by all loops of a round, as of the beginning of the round."""
+    """Memory shared by all loops of a round, as of its beginning. What a subclass does not define is empty."""
 
     omega: int
     """The adaptive Ω, episodes in context; 0 or more."""
@@ -190,6 +190,7 @@ class SharedMemory(Protocol):
         """By failure class, two counts by feedback verdicts: reflected failures that the next attempt fixed, and
         reflected failures with a next attempt.
         """
+        return {}
 
     def similar(
         self, task: Task, own: Sequence[Episode], k: int, min_score: float, outcome: Outcome = "any"
@@ -197,15 +198,19 @@ class SharedMemory(Protocol):
         """At most `k` episodes of other loops that are similar to the task, best first, with a score of `min_score` or
         more, in [0, 1]. The errors of `own`, the episodes of this loop, may be part of the query.
         """
+        return []
 
     def past(self, task: Task) -> list[Episode]:
         """Episodes of earlier runs on the same task, oldest first, if the config allows reading them."""
+        return []
 
     def lessons(self, task: Task, own: Sequence[Episode]) -> Recollection:
         """Wisdom, mistakes and insights for the next attempt at `task`; no episodes."""
+        return Recollection()
 
     def selection(self, task: Task) -> Selection:
         """The curator's items for a loop at `task`."""
+        return Selection()
 
 
 class Curator(Protocol):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping
 
 from msgspec.structs import replace
 
@@ -16,7 +15,7 @@ from reflexion_lab.memory.reflection_layout import file_of
 from reflexion_lab.memory.retrieval.texts import signature
 from reflexion_lab.memory.retrieval.trace import SEARCHES, Ranking, retrieved
 from reflexion_lab.memory.session import session_after, session_of, session_text
-from reflexion_lab.protocols import Outcome, Recall, SharedMemory
+from reflexion_lab.protocols import Recall, SharedMemory
 from reflexion_lab.records import (
     Attempt,
     Episode,
@@ -34,23 +33,10 @@ from reflexion_lab.text.prompts.render import OVERHEAD
 from reflexion_lab.text.shorten import estimated
 
 
-class NoSharedMemory:
+class NoSharedMemory(SharedMemory):
     """Empty shared memory, for independent tasks."""
 
     omega = DEFAULT
-    outcomes: Mapping[str, tuple[int, int]] = {}
-
-    def similar(self, task: Task, own: object, k: int, min_score: float, outcome: Outcome = "any") -> list[Episode]:
-        return []
-
-    def past(self, task: Task) -> list[Episode]:
-        return []
-
-    def lessons(self, task: Task, own: object) -> Recollection:
-        return Recollection()
-
-    def selection(self, task: Task) -> Selection:
-        return Selection()
 
 
 class EpisodicMemory:

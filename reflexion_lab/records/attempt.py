@@ -609,13 +609,8 @@ class Attempt(Record, frozen=True, kw_only=True):
     @property
     def recalled_by_kind(self) -> dict[str, tuple[str, ...]]:
         """Ids of all that memory put into the actor's prompt, in reading order; an insight is its own id."""
-        return {
-            "episode": self.recalled,
-            "wisdom": self.recalled_wisdom,
-            "mistake": self.recalled_mistakes,
-            "item": self.recalled_items,
-            "insight": self.recalled_insights,
-        }
+        known = {"episode": self.recalled, "wisdom": self.recalled_wisdom, "mistake": self.recalled_mistakes}
+        return known | {"item": self.recalled_items, "insight": self.recalled_insights}
 
     @property
     def usage(self) -> dict[str, Usage]:

@@ -11,9 +11,7 @@ def reflected(**fields):
 
 
 def test_a_new_insight_is_appended():
-    known = ("Check bounds",)
-    assert with_insight(known, "  Handle\n None first ") == ("Check bounds", "Handle None first")
-    assert known == ("Check bounds",)
+    assert with_insight(("Check bounds",), "  Handle\n None first ") == ("Check bounds", "Handle None first")
     assert with_insight(["Check bounds"], "x") == ("Check bounds", "x")
 
 

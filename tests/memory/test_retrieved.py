@@ -60,10 +60,9 @@ def test_each_retrieved_item_stands_with_its_place_and_query(arm, tmp_path, monk
         assert place in text and place in page and f"query ({retriever}): " in text
     assert all(" ".join(insight.split())[:40] in text for insight in read.recalled_insights)
     lacking = [a.trajectory.left_out for a in every if a.task_id == read.task_id and a.trajectory.left_out]
-    assert bool(lacking) == (arm == "lessons that hardly fit")
-    for left_out in lacking:
-        assert f"no room in the prompt ({len(left_out)}): {' '.join(left_out[0].split())[:40]}" in text
-    assert ("no room in the prompt" in page) == ("no room in the prompt" in text) == bool(lacking)
+    assert all(f"no room in the prompt ({len(ids)}): {' '.join(ids[0].split())[:40]}" in text for ids in lacking)
+    is_named = "no room in the prompt" in text
+    assert ("no room in the prompt" in page) == is_named == bool(lacking) == (arm == "lessons that hardly fit")
     assert rl.load(run).attempts.left_out.sum() == sum(len(attempt.trajectory.left_out) for attempt in every)
     memory = rl.load(run, texts=True).memory
     assert int(memory["rank"].notna().sum()) == sum(len(attempt.retrieved) for attempt in every)

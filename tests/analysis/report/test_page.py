@@ -219,5 +219,4 @@ def test_mistakes_show_their_failure(attempt):
     (item,) = Sources({"t/1": [attempt("t/1", 1, 0), attempt("t/1", 2, 1)], "t/2": [reader]}, RUN_ID).memory_items(
         reader
     )
-    assert item.where == "t/1"
-    assert item.words == [("attempt 1", "assert True: failed the assertion is false")]
+    assert (item.where, item.words) == ("t/1", [("attempt 1", "assert True: failed the assertion is false")])
