@@ -6,14 +6,13 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from reflexion_lab.agent.models.marks import is_counted
 from reflexion_lab.agent.models.prices import FREE, Price
 from reflexion_lab.agent.models.wrapped import WrappedModel
-from reflexion_lab.errors import CapReached, ConfigError, HarnessError
+from reflexion_lab.errors import CapReached, HarnessError
 from reflexion_lab.protocols import Model
 from reflexion_lab.records import Completion, Message, Sampling
 from reflexion_lab.storage.call_store import Caps, Ledger, Spending
@@ -192,19 +191,3 @@ class CappedModel(WrappedModel):
             prompt, reply = min(prompt, self.context), min(reply, self.context)
         tokens = min(prompt + reply, self.context) if self.context else prompt + reply
         return Spending(1, tokens, self._price.cost(prompt, reply))
-
-
-def longest_reply(node: Mapping[str, Any], caps: Caps) -> int:
-    """Reply limit in tokens from the `extra_body` of a model config; 0 if it sets none.
-
-    Raises ConfigError: `extra_body` removes the limit, and there is a cap on tokens or cost.
-    """
-    extra = node.get("extra_body") or {}
-    limits = [int(extra[name]) for name in ("max_tokens", "max_completion_tokens") if extra.get(name)]
-    if "max_tokens" in extra and not limits and (caps.tokens, caps.cost) != (None, None):
-        raise ConfigError(
-            "model.extra_body",
-            "no max_tokens",
-            "max_completion_tokens in its place, since a cap on tokens or cost needs a limit",
-        )
-    return max(limits, default=0)

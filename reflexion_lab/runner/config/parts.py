@@ -363,7 +363,6 @@ def selected(cfg: RunConfig, sandbox: CachedSandbox | None = None) -> Benchmark:
 
 def load_models(cfg: RunConfig) -> Models:
     """Models by role, each with the caps and the call cache. Roles of equal config share one instance."""
-    from reflexion_lab.agent.models.caps import longest_reply
     from reflexion_lab.agent.models.prices import check_currency, read, resolved_price
 
     if strange := sorted(cfg.roles.keys() - set(ROLES[1:])):
@@ -380,7 +379,7 @@ def load_models(cfg: RunConfig) -> Models:
             prices[key] = price = resolved_price(role, node, lists, limits)
             known = {"price_per_million": price.per_million and list(price.per_million)}
             nodes[key] = node | known if "price_per_million" in node else node
-            longest_reply(node, meter.caps)
+            _longest_reply(node, meter.caps)
     check_currency(prices.values())  # all values are checked before a server is asked for its models
     models: dict[bytes, CachedModel] = {}
     for role, key in of_role.items():
@@ -396,7 +395,7 @@ def load_meter(cfg: RunConfig) -> Meter:
 
 def _cached(cfg: RunConfig, role: str, node: dict[str, Any], meter: Meter, price: Price) -> CachedModel:
     from reflexion_lab.agent.models.cache import CachedModel
-    from reflexion_lab.agent.models.caps import CappedModel, longest_reply
+    from reflexion_lab.agent.models.caps import CappedModel
     from reflexion_lab.agent.models.prices import RECORDED
 
     if takes("model", node, "tasks"):
@@ -406,8 +405,24 @@ def _cached(cfg: RunConfig, role: str, node: dict[str, Any], meter: Meter, price
         if cfg.cache.mode != "replay-only" and (identified := getattr(model, "identified", None)):
             model = identified(earlier.served.get(role) if (earlier := cfg.resumed) else None)
     if price is not RECORDED:
-        model = CappedModel(model, meter, price, longest_reply(node, meter.caps))
+        model = CappedModel(model, meter, price, _longest_reply(node, meter.caps))
     return construct("cache", CachedModel, model=model, price=price, path=cfg.cache.path, mode=cfg.cache.mode)
+
+
+def _longest_reply(node: Mapping[str, Any], caps: Caps) -> int:
+    """Reply limit in tokens from the `extra_body` of a model config; 0 if it sets none.
+
+    Raises ConfigError: `extra_body` removes the limit, and there is a cap on tokens or cost.
+    """
+    extra = node.get("extra_body") or {}
+    limits = [int(extra[name]) for name in ("max_tokens", "max_completion_tokens") if extra.get(name)]
+    if "max_tokens" in extra and not limits and (caps.tokens, caps.cost) != (None, None):
+        raise ConfigError(
+            "model.extra_body",
+            "no max_tokens",
+            "max_completion_tokens in its place, since a cap on tokens or cost needs a limit",
+        )
+    return max(limits, default=0)
 
 
 def _check_secrets(place: str, node: Mapping[str, Any]) -> None:
