@@ -18,6 +18,7 @@ from reflexion_lab.io.secrets import without_logins
 from reflexion_lab.limits import Above0, Again, Count, NotNegative, Parallel, Positive, PositiveShare, Repeats
 from reflexion_lab.memory.archive import Shown
 from reflexion_lab.memory.curators.items import Items
+from reflexion_lab.memory.retrieval.texts import Match
 from reflexion_lab.records import FeedbackSource, Manifest, Record
 from reflexion_lab.runner.config.build import Config, converted, plain
 from reflexion_lab.runner.folder.folder import RunFolder
@@ -100,28 +101,28 @@ class SandboxConfig(Record, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class SharedConfig(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Memory shared between loops."""
 
-    max_episodes: Positive = 1
+    max_episodes: Positive
     max_mistakes: Positive = 1000
-    round_size: Positive = 1
+    round_size: Positive
     """Tasks that do not see each other."""
-    match: str = ""
-    """Text for retrieval, checked by the archive."""
-    priors: bool = False
-    same_task: bool = False
-    across_cells: bool = False
+    match: Match
+    """Text for retrieval."""
+    priors: bool
+    same_task: bool
+    across_cells: bool
     shown: Shown
-    items: Items = Items()
-    retire_after: int = 1
-    retire_below: float = 0.0
+    items: Items
+    retire_after: int
+    retire_below: float
 
 
 class MemoryConfig(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Memory of a loop, and of all loops."""
 
-    max_episodes: Count = 1
-    show_session: bool = False
+    max_episodes: Count
+    show_session: bool
     heading: Name = "Earlier attempts"
-    reflection_files: Place | None = None
+    reflection_files: Place | None
     """A folder with one subfolder per loop."""
     shared: SharedConfig
 
@@ -129,11 +130,11 @@ class MemoryConfig(Record, frozen=True, kw_only=True, forbid_unknown_fields=True
 class CacheConfig(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Caches of calls, vectors and executions."""
 
-    mode: Any = ""
+    mode: Any
     """Checked by the cache."""
-    path: Place = ""
-    embeddings: Place | None = None
-    executions: Place | None = None
+    path: Place
+    embeddings: Place | None
+    executions: Place | None
 
 
 class StorageConfig(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
