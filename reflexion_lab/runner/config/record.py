@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec.structs import fields, replace
+from msgspec.structs import fields
 
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.io.secrets import without_logins
@@ -221,18 +221,18 @@ class RunConfig(Record, frozen=True, kw_only=True):
 
     def having(self, values: Mapping[str, Any]) -> RunConfig:
         """The same with other values, by dotted key; interpolations read them."""
-        cfg = self
+        whole, unresolved = self.whole, self.unresolved
         for key, value in values.items():
-            path = key.split(".")
-            whole, unresolved = (_with(plain_values, path, value) for plain_values in (cfg.whole, cfg.unresolved))
-            cfg = replace(_with(cfg, path, value), whole=whole, unresolved=unresolved)
-        names = {name for key in values for name in key.split(".")}  # also of a relative interpolation, or of a section
-        texts = [text for _, text in scalars("", cfg.unresolved) if isinstance(text, str) and "${" in text]
-        if names.isdisjoint(re.findall(r"\w+", " ".join(texts))):
-            return cfg
-        from omegaconf import OmegaConf
+            whole, unresolved = (_with(plain_values, key.split("."), value) for plain_values in (whole, unresolved))
+        texts = {place: text for place, text in scalars("", unresolved) if _is_interpolated(text)}
+        copies = [place for place, text in texts.items() if text[2:-1] in values]
+        names = {name for key in (*values, *copies) for name in key.split(".")}
+        others = " ".join(re.findall(r"\$\{.*\}", "\n".join(texts[place] for place in texts if place not in copies)))
+        if names.isdisjoint(re.findall(r"\w+", others)):
+            return self._decoded(_followed(unresolved, whole, values), unresolved)
+        from omegaconf import OmegaConf  # something reads one of the values in another way
 
-        return RunConfig.of(OmegaConf.create(cfg.unresolved))
+        return RunConfig.of(OmegaConf.create(unresolved))
 
     @property
     def recorded(self) -> dict[str, Any]:
@@ -257,14 +257,23 @@ NEEDED = tuple(field.name for field in fields(RunConfig) if field.required and f
 PARTS = tuple(key for key, kind in KEYS.items() if kind == Node and key not in ("roles", "stop"))
 
 
-def _with(node: Any, path: list[str], value: Any) -> Any:
-    """A copy of records or mappings with another value at `path`."""
-    if not path:
-        return value
+def _with(node: dict[str, Any], path: list[str], value: Any) -> dict[str, Any]:
+    """A copy with another value at `path`."""
     name, *below = path
-    if isinstance(node, Record):
-        return replace(node, **{name: _with(getattr(node, name), below, value)})
-    return {**node, name: _with(node.get(name, {}), below, value)}
+    return {**node, name: _with(node.get(name, {}), below, value) if below else value}
+
+
+def _is_interpolated(value: Any) -> bool:
+    return isinstance(value, str) and "${" in value
+
+
+def _followed(unresolved: Any, whole: Any, values: Mapping[str, Any]) -> Any:
+    """A copy of `whole` in which each `${key}` of `unresolved` has its value of `values`, if it has one."""
+    if isinstance(unresolved, dict):
+        return {key: _followed(node, whole[key], values) for key, node in unresolved.items()}
+    if isinstance(unresolved, list):
+        return [_followed(*nodes, values) for nodes in zip(unresolved, whole, strict=True)]
+    return values.get(unresolved[2:-1], whole) if _is_interpolated(unresolved) else whole
 
 
 def scalars(key: str, node: Any) -> Iterator[tuple[str, Any]]:

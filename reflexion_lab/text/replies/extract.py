@@ -74,6 +74,8 @@ def without_thoughts(reply: str) -> tuple[str, bool]:
     tag, which some templates put into the prompt, ends a section from the beginning of the reply; it may stand anywhere
     in its line except in a quotation. Further ones are ignored.
     """
+    if THOUGHT.search(reply) is None:
+        return reply, False
     parts: list[str] = []
     thinking = closed = fenced = False
     for line in re.findall(r"[^\n]*\n|[^\n]+", reply):
