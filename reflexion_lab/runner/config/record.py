@@ -224,12 +224,12 @@ class RunConfig(Record, frozen=True, kw_only=True):
         whole, unresolved = self.whole, self.unresolved
         for key, value in values.items():
             whole, unresolved = (_with(plain_values, key.split("."), value) for plain_values in (whole, unresolved))
-        texts = {place: text for place, text in scalars("", unresolved) if _is_interpolated(text)}
-        copies = [place for place, text in texts.items() if text[2:-1] in values]
-        names = {name for key in (*values, *copies) for name in key.split(".")}
-        others = " ".join(re.findall(r"\$\{.*\}", "\n".join(texts[place] for place in texts if place not in copies)))
-        if names.isdisjoint(re.findall(r"\w+", others)):
-            return self._decoded(_followed(unresolved, whole, values), unresolved)
+        copied = {f"${{{key}}}": value for key, value in values.items()}
+        texts = [(place, text) for place, text in scalars("", unresolved) if isinstance(text, str) and "${" in text]
+        changed = ".".join((*values, *(place for place, text in texts if text in copied))).split(".")
+        others = re.findall(r"\$\{.*\}", "\n".join(text for _, text in texts if text not in copied))
+        if set(changed).isdisjoint(re.findall(r"\w+", " ".join(others))):
+            return self._decoded(_followed(unresolved, whole, copied), unresolved)
         from omegaconf import OmegaConf  # something reads one of the values in another way
 
         return RunConfig.of(OmegaConf.create(unresolved))
@@ -263,17 +263,13 @@ def _with(node: dict[str, Any], path: list[str], value: Any) -> dict[str, Any]:
     return {**node, name: _with(node.get(name, {}), below, value) if below else value}
 
 
-def _is_interpolated(value: Any) -> bool:
-    return isinstance(value, str) and "${" in value
-
-
-def _followed(unresolved: Any, whole: Any, values: Mapping[str, Any]) -> Any:
-    """A copy of `whole` in which each `${key}` of `unresolved` has its value of `values`, if it has one."""
+def _followed(unresolved: Any, whole: Any, copied: Mapping[str, Any]) -> Any:
+    """A copy of `whole` with the values of the interpolations that are `copied`."""
     if isinstance(unresolved, dict):
-        return {key: _followed(node, whole[key], values) for key, node in unresolved.items()}
+        return {key: _followed(node, whole[key], copied) for key, node in unresolved.items()}
     if isinstance(unresolved, list):
-        return [_followed(*nodes, values) for nodes in zip(unresolved, whole, strict=True)]
-    return values.get(unresolved[2:-1], whole) if _is_interpolated(unresolved) else whole
+        return [_followed(*nodes, copied) for nodes in zip(unresolved, whole, strict=True)]
+    return copied.get(unresolved, whole) if isinstance(unresolved, str) else whole
 
 
 def scalars(key: str, node: Any) -> Iterator[tuple[str, Any]]:
