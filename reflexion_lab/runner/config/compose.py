@@ -251,16 +251,22 @@ def _composed(*overrides: str) -> Config:
 def hydra_initialized() -> Iterator[None]:
     """Hydra with the lab's configs, for one thread at a time; a context of the caller is restored afterwards."""
     from hydra import initialize_config_dir
+    from hydra._internal.sources_registry import SourcesRegistry
     from hydra.core.global_hydra import GlobalHydra
+    from hydra.core.plugins import Plugins
+
+    from reflexion_lab.runner.config.files import ParsedFiles
 
     with _HYDRA:
-        state = GlobalHydra.instance()
+        Plugins.instance()  # registers Hydra's sources
+        state, sources = GlobalHydra.instance(), SourcesRegistry.instance().types
         outer, state.hydra = state.hydra, None
+        of_hydra, sources["file"] = sources["file"], ParsedFiles
         try:
             with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
                 yield
         finally:
-            GlobalHydra.instance().hydra = outer
+            GlobalHydra.instance().hydra, sources["file"] = outer, of_hydra
 
 
 def restored(config: Mapping[str, Any]) -> Config:
