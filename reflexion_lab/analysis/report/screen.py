@@ -27,7 +27,7 @@ from reflexion_lab.analysis.report.history import Card, Sources, Turn, cards
 from reflexion_lab.analysis.report.pieces import WORDS, check_details, tally
 from reflexion_lab.analysis.run_list import model_names
 from reflexion_lab.analysis.run_log import Log
-from reflexion_lab.analysis.stats.estimators import Point
+from reflexion_lab.analysis.stats.estimators import Point, verdict
 from reflexion_lab.analysis.stats.intervals import Rate
 from reflexion_lab.analysis.summary import Summary, has_model, spending, summary, writers, written
 from reflexion_lab.io.terminal_text import plain, visible
@@ -233,9 +233,9 @@ def task_screen(run: RunFolder, log: Log, task_id: str, width: int = WIDTH, most
     """
     attempts = log.attempts[task_id]
     submission = submitted_at(attempts).number
-    grade = log.grades.get((task_id, submission))
-    verdict = "not graded" if grade is None else "solved" if grade.passed else "not solved"
-    head = f"{task_id} · {number_of(len(attempts), 'attempt')} · submitted {submission} · {verdict}"
+    passed = verdict(log.grades.get((task_id, submission)))
+    result = {None: "not graded", True: "solved", False: "not solved"}[passed]
+    head = f"{task_id} · {number_of(len(attempts), 'attempt')} · submitted {submission} · {result}"
     width = max(NARROWEST, width)
     lines = folded(head, width)
     for card in cards(attempts, log.grades, Sources.of(log)):

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from reflexion_lab.analysis.report.history import MOST_LINES, Sources, _as_episode
 from reflexion_lab.analysis.report.page import page, save_page, task_lines
 from reflexion_lab.analysis.report.pieces import LONGEST
+from reflexion_lab.analysis.report.screen import task_screen
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.cli.main import main
 from reflexion_lab.memory.lessons.wisdom import extract
@@ -170,11 +171,12 @@ def test_a_page_that_cannot_be_written_leaves_the_one_that_was_there(write_run):
 
 
 def test_a_harness_error_is_no_verdict_on_a_task(write_run):
-    log = Log.read(write_run(VERDICTS))
+    log = Log.read(run := write_run(VERDICTS))
     spoilt = {key: replace(grade, passed=False, outcome="harness_error") for key, grade in log.grades.items()}
     for task in task_lines(replace(log, grades=spoilt)):
         assert (task.result, task.solved_at) == ("not graded", 0)
         assert task.marks == (("?" * len(task.attempts), None),)
+        assert task_screen(run, replace(log, grades=spoilt), task.task_id)[0].endswith("not graded")
     only_first = log.grades | {("t/9", 1): spoilt["t/9", 1]}
     results = {task.task_id: task.result for task in task_lines(replace(log, grades=only_first))}
     assert (results["t/9"], results["t/10"]) == ("right", "repaired")
