@@ -33,7 +33,6 @@ def f(x):
     sys._getframe(1).f_globals['reference'] = lambda x: 0
     return 0
 """
-PRODUCT = "from itertools import product\ndef f(n): return set(product([-1, -2], repeat=n))"
 SETUP = "def reference(x): return x\nimport string\ndef close(actual, expected, atol):\n    return actual == expected\n"
 
 
@@ -86,42 +85,7 @@ def test_the_expected_value_is_not_in_the_candidates_process(sandbox):
     assert loop.outcome == "fail"
 
 
-@pytest.mark.parametrize(("program", "check", "outcome"), [
-    ("class E:\n    def __eq__(self, o): return True\ndef f(x): return E()", "assert f(1) == 2", "fail"),
-    ("class E(int):\n    def __eq__(self, o): return True\ndef f(x): return E(7)", "assert f(1) == 2", "fail"),
-    ("class E(int):\n    def __eq__(self, o): return False\ndef f(x): return E(2)", "assert f(1) == 2", "pass"),
-    ("class E:\n    def __sub__(self, o): return 0.0\ndef f(x): return E()", "assert abs(f(1) - 2) < 1", "error"),
-    ("def f(x): return [x] * 900", "from collections import Counter\nassert Counter(f('ab')) == {'ab': 900}", "pass"),
-    ("from decimal import *\ndef f(x): return [Decimal('1E+6000')]", "assert len(f(1)) == 1", "pass"),
-    ("def f(x): return (i for i in range(x))", "assert f(2) == [0, 1]", "fail"),
-    ("def f(x): return (i for i in range(x))", "assert list(f(2)) == [0, 1]", "pass"),
-    ("def f(x): return range(x)", "assert f(2) == [0, 1]", "fail"),
-    ("def f(x): return 10**5000 + x", "assert f(1) == 10**500", "fail"),
-    ("def f(x): return 2**64 + x", "assert f(1) == 18446744073709551617", "pass"),
-    ("def f(x): return -(2**64)", "assert f(1) == -18446744073709551616", "pass"),
-    ("def f(x): return '\\ud800'", "assert f(1) == '\\ud800'", "pass"),
-    ("def f(x):\n    a = []\n    a.append(a)\n    return a", "assert f(1) == []", "fail"),
-    ("def f(x): return 'x' * (2 << 20)", "assert f(1) == 'x'", "fail"),
-    ("def f(x): return [True, 1.0, 0]", "assert f(1) == [1, 1, False]", "pass"),
-    ("def f(x): return frozenset([1, (2, 3)])", "assert f(1) == {1, (2, 3)}", "pass"),
-    ("def f(x): return 1 + 2j", "assert f(1) == 1 + 2j", "pass"),
-    ("def f(x): x.append(3); return x", "assert f([1]) == [1, 3] and f([1]) == [1, 3]", "pass"),
-    ("def f(x): raise KeyError('a')", "assert f(1) == 2", "error"),
-    ("def f(n): return [0] * n", "assert f(3) == [0] * 3", "pass"),
-    ("def f(n): return 'ab'", "assert f(3) * 2 == 'abab'", "pass"),
-    ("def f(n): return 2**n", "assert f(900) == 2**900", "pass"),
-    ("class f:\n    def __init__(self, n): self.value = n", "assert f(3).value == 3", "pass"),
-    ("def f(n): return list(range(n))", "assert len(f(200000)) == 200000", "pass"),
-    ("def f(x): assert x > 1", "assert f(1) == 2", "error"),
-    ("def f(x): return None", "assert abs(f(1) - 2) < 1", "error"),
-    ("def f(x): return 6.2832 * x", "assert '%.2f' % f(2) == '12.57'", "pass"),
-    ("def f(x): return 6.2832 * x", "assert '%.2f' % f(2) == '12.58'", "fail"),
-    ("def f(x): return '%s-%s'", "assert f(1) % (1, 'a') == '1-a'", "pass"),
-    (PRODUCT, "assert len(f(5)) == 32", "pass"), (PRODUCT, "assert (-1,) * 5 in f(5)", "pass"),
-    ("def f(n): return 3**n", "assert f(4000) * 2 == 3**4000 * 2", "pass"),
-    ("def f(x): return type(x)", "assert f(1) == int", "pass"),
-    ("def f(x): return type(x)", "assert f(1) == str", "fail"),
-])  # fmt: skip
+@pytest.mark.parametrize(("program", "check", "outcome"), TABLES["plain data compared"])
 def test_values_compare_as_python_compares_plain_data(sandbox, program, check, outcome):
     run = sandbox.run(program + "\n", "f", [check]).checks[0]
     assert run.outcome == outcome
