@@ -93,7 +93,7 @@ def test_limits_hold_for_any_replies_and_the_log_rebuilds_memory(words):
     name, *more = words.split()
     limits = ("memory.shared.items.max_items=5", "memory.shared.items.max_tokens=200")
     memory, log = curated(name, Replies(reply), *more, *limits), []
-    for number, task in enumerate(tasks(1000)):
+    for number, task in enumerate(tasks(400)):
         updates = list(memory.learn(number, [loop(memory, task, passed=number % 3 > 0)]))
         log += updates
         assert len(memory.memory) <= 5
@@ -125,9 +125,7 @@ def test_memory_does_not_depend_on_workers_and_survives_an_interruption(name, tm
 
     whole = run("one", "workers=1")
     expected = [_without_time(update) for update in whole.updates]
-    for workers in (2, 8):
-        updates = run(f"workers{workers}", f"workers={workers}").updates
-        assert [_without_time(update) for update in updates] == expected
+    assert [_without_time(update) for update in run("many", "workers=8").updates] == expected
     if not expected:
         assert name == "none"
         return
