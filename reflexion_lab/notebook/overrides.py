@@ -49,15 +49,16 @@ def with_objects(overrides: Sequence[Override], parts: Mapping[str, object]) -> 
             path = _kept_tasks(part, lines)
             lines += ["benchmark=jsonl", *as_lines([{"benchmark.load.path": path}])]
         else:
-            from reflexion_lab.runner.config.compose import set_without
+            from reflexion_lab.runner.config.compose import conf_version, set_without
 
             for line in lines:
                 if line.startswith(f"{group}."):
                     got = f"a value beside {group}={getattr(part, '__name__', type(part).__name__)}"
                     hint = f"give it its values yourself, or to its constructor with '+{line}'"
                     raise ConfigError(line.partition("=")[0], got, "none: a part of your own replaces the group", hint)
-            sets = (line for line in lines if re.match(r"(experiment|preset)=[^,]*$|hydra\.searchpath=", line))
-            left = [f"~{group}.{key}" for key in set_without(object(), (group,), *sets).get(group, ())]
+            sets = [line for line in lines if re.match(r"(experiment|preset)=[^,]*$|hydra\.searchpath=", line)]
+            version = object() if any(line.startswith("hydra") for line in sets) else conf_version()
+            left = [f"~{group}.{key}" for key in set_without(version, (group,), *sets).get(group, ())]
             lines += [f"~{group}", *left, f"+{group}._target_={objects.register(part)}"]
     return lines
 
