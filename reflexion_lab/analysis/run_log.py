@@ -160,12 +160,16 @@ class Log(Record, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def rounds(self) -> dict[str, int]:
-        """Round of shared memory by task, 0-based: as the curator's calls name it, else by the order of the results."""
+        """Round of shared memory by task, 0-based: as the curator's calls name it, else by the order of the results;
+        for held-out tasks, memory is that of the end.
+        """
         memory = self.manifest.config.get("memory")
         shared = memory.get("shared") if isinstance(memory, Mapping) else None
         size = int(shared.get("round_size", 0)) if isinstance(shared, Mapping) else 0
-        ordered = {task_id: place // size for place, task_id in enumerate(self.results)} if size else {}
-        return ordered | {task_id: update.round for update in self.updates for task_id in update.task_ids}
+        learnt = [task_id for task_id, result in self.results.items() if result.split in ("", "train")]
+        ordered = {task_id: place // size for place, task_id in enumerate(learnt)} if size else {}
+        frozen = dict.fromkeys(self.results.keys() - learnt, len(learnt))  # beyond the last round
+        return frozen | ordered | {task_id: update.round for update in self.updates for task_id in update.task_ids}
 
     @cached_property
     def timeline(self) -> Timeline:

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from reflexion_lab.analysis.comparison.grouping import arms
+from reflexion_lab.analysis.report.history import Sources
 from reflexion_lab.analysis.report.run_tables import facts, usage
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.summary import summary
@@ -22,8 +23,8 @@ from tests.builders import FAMILIES
 
 OPTIONS = (
     "benchmark=basics", "benchmark.load.n=8", "benchmark.order=1", "benchmark.passes=2", "benchmark.split={test: 0.25}",
-    "model=simulated", "actor=single_shot", "reflector=rules", "loop.max_attempts=2", "memory.shared.round_size=4",
-    "memory.shared.shown.wisdom=2", "tracker=none", "store=jsonl",
+    "model=simulated", "actor=single_shot", "reflector=rules", "loop.max_attempts=2", "memory.shared.round_size=16",
+    "memory.shared.shown.wisdom=2", "tracker=none", "store=jsonl", "curator=full_history",
 )  # fmt: skip
 
 
@@ -56,6 +57,8 @@ def test_rates_are_of_the_test_tasks_and_train_is_reported_apart(run):
     assert (len(arm.judged), arm.train) == (2, 12)
     stored = json.loads((run.path / "summary.json").read_bytes())
     assert stored["train"]["n"] == 12
+    frames = load(run)
+    assert (frames.tasks["split"].tolist().count("test"), frames.runs["n"].tolist()) == (2, [2])
 
 
 def test_tokens_per_solved_task_are_of_train_and_held_out_tasks_alike(run):
@@ -77,6 +80,13 @@ def test_memory_learns_from_train_tasks_alone(run):
     assert not learnt & {i for i, result in Log.read(run).results.items() if result.split == "test"}
 
 
+def test_a_held_out_task_shows_the_items_of_all_rounds_of_train(run):
+    log = Log.read(run)
+    ((attempt, *_), *_) = (log.attempts[i] for i, result in log.results.items() if result.split == "test")
+    items = [item for item in Sources.of(log).memory_items(attempt) if item.kind == "item"]
+    assert len(items) > 5 and all(item.where and item.words for item in items)
+
+
 def test_a_run_without_a_split_says_nothing_of_one(write_run):
     log = Log.read(write_run({"a": [(1.0, True)]}))
     assert log.headline is log
@@ -91,12 +101,6 @@ def test_a_run_without_a_split_says_nothing_of_one(write_run):
 def test_a_wrong_value_is_refused_by_its_key(override, message):
     with pytest.raises(ConfigError, match=message):
         load_benchmark(RunConfig.of(compose("benchmark=basics", "benchmark.load.n=8", override)))
-
-
-def test_a_frame_names_the_side_and_counts_n_as_its_rate_does(run):
-    frames = load(run)
-    assert frames.tasks["split"].tolist().count("test") == 2
-    assert frames.runs["n"].tolist() == [2]
 
 
 def test_no_fold_tests_a_task_of_validation(tmp_path):

@@ -16,6 +16,7 @@ GOOD = (
     '{"episode_id":"e1","agent_id":"a","task_id":"t","attempt_number":1,"code":"","test_results":"","reflection":null,'
     '"passed":true}\n'
 )
+EPISODE = json.loads(GOOD)
 ITEM = Item(item_id="i", text="sort first", counts={"score": 2}, sources=("t",))
 
 
@@ -29,9 +30,6 @@ def test_the_concatenated_files_of_a_jsonl_store_are_an_export(tmp_path, episode
         assert list(copy.read(kind)) == list(store.read(kind))
 
 
-EPISODE = json.loads(GOOD)
-
-
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
@@ -42,11 +40,8 @@ EPISODE = json.loads(GOOD)
         ("in.jsonl", HEADER + GOOD + '{"kind":"dreams","schema":1}\n', "line 3: got no header"),
         ("in.jsonl", HEADER + "\xff\n", "line 2"), ("in.json", {"schema": 3}, "schema 3"),
         ("in.json", {"schema": 1, "episodes": [EPISODE, {"episode_id": "e2"}]}, r"episodes\[1\].*agent_id"),
-        (
-            "in.json",
-            {"schema": 1, "episodes": [EPISODE, {**EPISODE, "agent_id": ""}]},
-            r"episodes\[1\]: .*agent_id: got '', expected who",
-        ),
+        ("in.json", {"schema": 1, "episodes": [EPISODE, {**EPISODE, "agent_id": ""}]},
+         r"episodes\[1\]: .*agent_id: got '', expected who"),
         ("in.json", [], "expected an export"),
     ],
 )  # fmt: skip
