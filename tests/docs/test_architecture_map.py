@@ -64,7 +64,7 @@ def test_one_attempt_passes_the_files_that_the_page_names(tmp_path):
     command = [sys.executable, "-c", RUN]
     ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, cwd=tmp_path)
     executed = ran.stdout.partition("executed\n")[2].splitlines()
-    assert len(files) == 17
+    assert len(files) == 20
     assert [file for file in files if not any(path.endswith(f"reflexion_lab/{file}") for path in executed)] == []
     assert "`text/prompts/memory.md.jinja`" in section
     assert (ROOT / "reflexion_lab/text/prompts/memory.md.jinja").is_file()

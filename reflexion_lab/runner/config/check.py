@@ -41,85 +41,85 @@ REACHED |= dict.fromkeys(("EmbeddingRetriever", "Hybrid"), "every query reaches 
 """By class of retriever, what the `min_score` of conf means that suits Jaccard (`experiments/retrieval_compared`)."""
 
 
-def check(config: RunConfig, is_recorded: bool = False) -> None:
+def check(cfg: RunConfig, is_recorded: bool = False) -> None:
     """Check what the records of a config do not: names, places, keys, values that exclude each other. Imports parts.
 
     `is_recorded`: whether it is that of a manifest, which holds the salt of its run. Raises ConfigError: a value is
     out of range, or a key is unused. A used top-level key is one of a `RunConfig`, or is read by an interpolation
     elsewhere; a used key of a part is a parameter of its constructor.
     """
-    for key, name in (("arm", config.arm), ("sweep_id", config.sweep_id or "")):
+    for key, name in (("arm", cfg.arm), ("sweep_id", cfg.sweep_id or "")):
         if name.startswith(".") or "/" in name or len(name) > LONGEST or not name.isprintable():
             raise ConfigError(key, repr(name[:40]), "a word that can name a folder, without a slash")
-    url = str(config.storage.url if config.storage else "???")  # it may hold a password
+    url = str(cfg.storage.url if cfg.storage else "???")  # it may hold a password
     if not url.startswith(("postgres", "???")):
         raise ConfigError("storage.url", "no URL of PostgreSQL", "postgresql://host:5432/database")
-    files = config.memory.reflection_files
+    files = cfg.memory.reflection_files
     if files and Path(files).exists() and (not Path(files).is_dir() or Path(files, "episodes.jsonl").exists()):
         raise ConfigError(f"memory.reflection_files: {files} is a file or a store", expected="a folder of its own")
-    known = {key: node for key, node in config.whole.items() if key in KEYS}
-    for key in config.whole.keys() - KEYS.keys():
-        others = (text for name, node in config.unresolved.items() if name != key for _, text in scalars(name, node))
+    known = {key: node for key, node in cfg.whole.items() if key in KEYS}
+    for key in cfg.whole.keys() - KEYS.keys():
+        others = (text for name, node in cfg.unresolved.items() if name != key for _, text in scalars(name, node))
         if not any(re.search(rf"\$\{{.*\b{re.escape(key)}\b", text) for text in others if isinstance(text, str)):
             expected = f"a key of the lab, or one that a value reads as ${{{key}}}"
             hint = suggestion(key, places(known) | KEYS.keys())
             raise ConfigError(f"{key}: unknown key", expected=expected, hint=hint)
     for key, node in known.items():
         check_targets(key, node)
-    salt = config.memory.shared.items.salt
+    salt = cfg.memory.shared.items.salt
     if not is_recorded and salt is not None and not is_own_salt(salt):  # it would be in no digest
         raise ConfigError(SALT, salt, "another form than 16 hexadecimal digits, which a default salt has")
-    _check_leaks(config)
-    if config.only is not None and config.resume is None:
-        raise ConfigError("only", f"{config.only} without resume", "resume=RUN, the run that has unscored tasks")
-    _check_shard(config)
+    _check_leaks(cfg)
+    if cfg.only is not None and cfg.resume is None:
+        raise ConfigError("only", f"{cfg.only} without resume", "resume=RUN, the run that has unscored tasks")
+    _check_shard(cfg)
 
 
-def _check_leaks(config: RunConfig) -> None:
+def _check_leaks(cfg: RunConfig) -> None:
     """Raises ConfigError: words about hidden tests would outlive the run."""
-    kept = [("store", "a store", "store=none")] * has_durable_store(config.store)
-    kept += [("memory.reflection_files", "a folder", "null")] * bool(config.memory.reflection_files)
-    is_oracle = config.feedback_source == "oracle"
-    if kept and (is_oracle or shows_solutions(config)):
+    kept = [("store", "a store", "store=none")] * has_durable_store(cfg.store)
+    kept += [("memory.reflection_files", "a folder", "null")] * bool(cfg.memory.reflection_files)
+    is_oracle = cfg.feedback_source == "oracle"
+    if kept and (is_oracle or shows_solutions(cfg)):
         (key, got, expected), why = kept[0], "since words about hidden tests and solutions would reach other runs"
         leak = "feedback_source=oracle" if is_oracle else "a part that reads canonical solutions"
         raise ConfigError(key, f"{got} with {leak}", f"{expected}, {why}")
 
 
-def _check_shard(config: RunConfig) -> None:
+def _check_shard(cfg: RunConfig) -> None:
     """Raises ConfigError: with a shard, a task would lack what tasks of other shards have left for it."""
-    if (which := config.benchmark.shard) is None:
+    if (which := cfg.benchmark.shard) is None:
         return
-    keys = ["curator"] * keeps_items(config) + shared_by(config) + ["reflector"] * draws_from_runs(config)
-    keys += ["benchmark.split"] * bool(config.benchmark.split)
+    keys = ["curator"] * keeps_items(cfg) + shared_by(cfg) + ["reflector"] * draws_from_runs(cfg)
+    keys += ["benchmark.split"] * bool(cfg.benchmark.split)
     if keys:
         without = {"curator": "=none", "store": "=none", "recall": "=window", "reflector": " without a pool"}
         expected = f"none: {keys[0]}{without.get(keys[0], ' as by default')}"
         raise ConfigError("benchmark.shard", f"{which} with memory across tasks by {keys[0]}", expected)
 
 
-def arm_warnings(config: RunConfig) -> Iterator[str]:
+def arm_warnings(cfg: RunConfig) -> Iterator[str]:
     """Warnings about a run that is not what the name of its arm says: a mislabelled control invalidates a comparison.
 
     Such runs arise because overrides for all arms of a sweep take precedence over an experiment's choices.
     """
-    arm = config.arm
+    arm = cfg.arm
     for group, name in PROMISED.get(arm, ()):
-        if name not in (classes := _classes(getattr(config, group))):
+        if name not in (classes := _classes(getattr(cfg, group))):
             inner = ", put it inside by actor@actor.generator=…" * (name == "CritiqueRevise")
             yield (
                 f"arm: got {arm} with {group} {classes[0]}, expected {name}, as the {arm} of conf has it; "
                 f"leave {group}=… out{inner}, or give the arm another name"
             )
-    if arm == "retry" and config.loop.max_attempts > 1 and max(_temperatures(config.actor), default=1) == 0:
+    if arm == "retry" and cfg.loop.max_attempts > 1 and max(_temperatures(cfg.actor), default=1) == 0:
         yield (
             "temperature: got 0 with arm=retry, where a deterministic model draws the same program at every attempt, "
             "expected one above 0; give temperature=0.8, say, to all arms alike"
         )
-    reached = REACHED.get(_classes(config.retriever)[0])
-    if reached and config.recall.get("min_score") == 0.25:
+    reached = REACHED.get(_classes(cfg.retriever)[0])
+    if reached and cfg.recall.get("min_score") == 0.25:
         yield f"recall.min_score: got 0.25, which suits retriever=jaccard; here {reached}; 0 is no threshold"
-    if config.memory.shared.across_cells and has_durable_store(config.store) and config.sweep_id:
+    if cfg.memory.shared.across_cells and has_durable_store(cfg.store) and cfg.sweep_id:
         yield (
             "memory.shared.across_cells: true, so cells of this sweep read what others have stored; results depend on "
             "the order in which the cells run, and seeds are no independent repetitions"
