@@ -44,6 +44,7 @@ from reflexion_lab.records import (
 from reflexion_lab.runner import objects
 from reflexion_lab.runner.config.assemble import loop_factory, manifest_of
 from reflexion_lab.runner.config.build import build, converted, has_durable_store, unknown
+from reflexion_lab.runner.config.check import check
 from reflexion_lab.runner.config.choices import options
 from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.config.parts import Models, load_archive, load_models, load_sandbox
@@ -299,7 +300,7 @@ class Agent(AbstractContextManager["Agent"]):
         self._held = ExitStack()
         self.close = weakref.finalize(self, self._held.close)
         with one_line_errors():
-            cfg = RunConfig.of(compose(*with_objects(self._overrides, self._parts)))
+            check(cfg := RunConfig.of(compose(*with_objects(self._overrides, self._parts))))
             if cfg.feedback_source != "visible":
                 raise ConfigError("feedback_source", cfg.feedback_source, "visible: what test= says drives the loop")
             self._timeout = cfg.loop.timeout

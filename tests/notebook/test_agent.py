@@ -104,7 +104,7 @@ def test_functions_that_return_something_else_are_named(parts, words):
         ({"max_attempts": 0}, "max_attempts: got 0"), ({"timeout": -1}, "timeout: got -1"),
         ({"recall": "windw"}, "recall: got 'windw'.*window"), ({"reflect": "rule"}, "model: got 'rule'"),
         ({"fallback": "none", "reflect": str}, "on_failure: got 'none'"),
-        ({"memory": "notes.json"}, "store.place: .*notes.json"),
+        ({"memory": "notes.json"}, "store.place: .*notes.json"), ({"memory": "m", "reflect": "quoted"}, "solutions"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_named_before_anything_runs(parts, words, tmp_path, monkeypatch):
@@ -388,11 +388,8 @@ def test_tasks_with_hidden_tests_are_graded_when_the_run_is_saved(tmp_path):
 
     def generate(task, recollection):
         seen.append(task)
-        return (
-            "I return it twice:\n```python\n"
-            + (RIGHT if recollection.of_loop else "def twice(x):\n    return x")
-            + "```"
-        )
+        program = RIGHT if recollection.of_loop else "def twice(x):\n    return x"
+        return f"I return it twice:\n```python\n{program}```"
 
     with agent(generate=generate, test="unit_tests") as mine:
         assert mine.solve(TASK).output.strip() == RIGHT.strip()

@@ -3,7 +3,7 @@
 import pytest
 
 from reflexion_lab.errors import ConfigError
-from reflexion_lab.runner.config.assemble import assemble
+from reflexion_lab.runner.config.assemble import assemble, manifest_of
 from reflexion_lab.runner.config.build import has_durable_store, plain
 from reflexion_lab.runner.config.check import arm_warnings
 from reflexion_lab.runner.config.compose import compose
@@ -61,14 +61,16 @@ def test_store_and_recall_say_whether_memory_is_shared(overrides, expected):
 def test_an_arm_keeps_its_promise_with_a_subclass():
     overrides = ["experiment=warming", "loop.max_attempts=2"]
     assert list(arm_warnings(RunConfig.of(compose(*overrides, "actor._target_=own_capabilities.MyWarming")))) == []
-    (doubt,) = arm_warnings(RunConfig.of(compose(*overrides, "actor=single_shot")))
-    assert "expected Warming" in doubt
+    doubts = arm_warnings(RunConfig.of(compose(*overrides, "actor=single_shot")))
+    assert ["expected Warming" in doubt for doubt in doubts] == [True]
 
 
-def test_a_reflector_says_whether_it_reads_runs():
+def test_a_reflector_says_whether_it_reads_runs_or_solutions():
     shuffled = ["reflector=shuffled", "reflector.pool=[runs]"]
     assert draws_from_runs(RunConfig.of(compose(*shuffled, "reflector._target_=own_capabilities.MyWords")))
     assert not draws_from_runs(RunConfig.of(compose("reflector=rules")))
+    manifests = (manifest_of(compose("model=simulated", f"reflector={name}")) for name in ("quoted", "rules"))
+    assert [manifest.shows_solutions for manifest in manifests] == [True, False]
 
 
 def test_a_subclass_of_a_served_model_only_chats(monkeypatch):

@@ -415,6 +415,7 @@ def manifest_of(composed: RunConfig | Config) -> Manifest:
             with contextlib.closing(archive):
                 origin = replace(origin, store=_store_state(cfg, archive))
         manifest = new_manifest(cfg.whole, benchmark, models.by_role, (), origin)
+        manifest = replace(manifest, shows_solutions=shows_solutions(cfg))
     finally:
         models.close()
     if not draws_from_runs(cfg):
