@@ -39,13 +39,16 @@ if TYPE_CHECKING:
 def estimate(configs: Sequence[RunConfig | Config], tasks: int = 3) -> Estimate:
     """Probe `tasks` tasks of every cell, and estimate the cost of all of them. Store contents are not used.
 
-    Raises ConfigError: the call cache is off; CapReached: the probe itself met a cap; its replies stay in the cache.
+    Raises ConfigError: the call cache is off, or a config is refused; CapReached: the probe itself met a cap; its
+    replies stay in the cache.
     """
+    from reflexion_lab.runner.config.check import check
     from reflexion_lab.runner.config.parts import load_sandbox
     from reflexion_lab.runner.config.record import RunConfig
 
     cells = [RunConfig.of(cfg) for cfg in configs]
     for cfg in cells:
+        check(cfg)  # before a call is paid for a run that would be refused
         if cfg.cache.mode == "off":
             raise ConfigError("cache.mode", "off", "read-write, since the run would pay for the probe again")
     scope = f"estimate-{time.strftime('%Y%m%d-%H%M%S')}"

@@ -112,6 +112,7 @@ def test_a_probe_writes_nothing_but_caches_and_ledger_and_reflects_as_its_run_do
 
 @pytest.mark.parametrize(("override", "error", "message"), [
     ("caps.calls=5", CapReached, r"caps\.calls=5 is reached"), ("cache.mode=off", ConfigError, r"cache\.mode: got off"),
+    ("+sed=1", ConfigError, "sed: unknown key"),
 ])  # fmt: skip
 def test_a_probe_keeps_the_caps_and_needs_a_cache(overrides, override, error, message):
     with pytest.raises(error, match=message):
