@@ -156,12 +156,14 @@ def test_an_episode_of_any_shard_is_read(write_run, tried):
     assert [(len(reading.read), reading.reads_others) for reading in readings(log)] == [(0, False), (1, False)]
 
 
-@pytest.mark.parametrize("reads", [{"recalled": ("ep-earlier/a-1",)}, {"recalled_wisdom": ("w",)}])
+OTHERS = ("recalled_wisdom", "recalled_mistakes", "recalled_items", "recalled_insights")
+
+
+@pytest.mark.parametrize("reads", [{"recalled": ("ep-earlier/a-1",)}, *({field: ("w",)} for field in OTHERS)])
 def test_who_read_of_other_runs_is_no_base(write_run, tried, reads):
     retry = replace(tried("a", 2, 1.0), **reads)
-    log = Log.read(
-        write_run(attempts={"a": [tried("a", 1, 0.0), retry], "b": [tried("b", 1, 0.0), tried("b", 2, 0.0)]})
-    )
+    attempts = {"a": [tried("a", 1, 0.0), retry], "b": [tried("b", 1, 0.0), tried("b", 2, 0.0)]}
+    log = Log.read(write_run(attempts=attempts))
     assert [reading.reads_others for reading in readings(log)] == [False, True, False, False]
     assert counted(reflections(log).base) == (0, 1)
 

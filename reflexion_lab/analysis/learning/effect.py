@@ -91,7 +91,7 @@ class Reading(NamedTuple):
     read: tuple[Written, ...]
     """Reflections of this run, in reading order."""
     reads_others: bool
-    """Whether it read wisdom, mistakes, or episodes of other runs, which may contain reflections."""
+    """Whether it read anything of memory but episodes of this run; such may contain reflections."""
 
     @property
     def passed(self) -> bool | None:
@@ -116,8 +116,8 @@ def readings(log: Log) -> list[Reading]:
                 if source and (text := source.reflection)
                 if text.root_cause or text.what_went_wrong or text.what_to_change
             )
-            others = None in recalled or attempt.recalled_wisdom or attempt.recalled_mistakes
-            readings.append(Reading(attempt, before, tuple(read), bool(others)))
+            others = None in recalled or any(ids for kind, ids in attempt.recalled_by_kind.items() if kind != "episode")
+            readings.append(Reading(attempt, before, tuple(read), others))
     return readings
 
 
