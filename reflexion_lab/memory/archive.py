@@ -251,7 +251,7 @@ class Archive:
         return loops
 
 
-def runs_in(store: Store) -> set[str]:
+def run_ids_in(store: Store) -> set[str]:
     """Ids of the runs whose episodes are in the store."""
     return {episode.run_id for episode in store.read(Episode)}
 

@@ -53,7 +53,7 @@ from reflexion_lab.runner.folder.folder import RunFolder, write_digests
 from reflexion_lab.runner.runner import result_of
 from reflexion_lab.storage.place import dump, load
 from reflexion_lab.tasks.evaluators.judge import HiddenTests
-from reflexion_lab.tasks.evaluators.unit_tests import feedback, verdict
+from reflexion_lab.tasks.evaluators.unit_tests import evaluation_by, feedback
 from reflexion_lab.text.prompts.render import Prompts
 from reflexion_lab.text.replies.extract import extract
 
@@ -127,7 +127,7 @@ def evaluation_of(result: Any) -> Evaluation:
     except (TypeError, ValueError, KeyError):
         expected = "true or false, a list of (name, passed, message), or an Evaluation"
         raise ConfigError("test(…)", repr(result)[:80], expected) from None
-    return verdict(checks, feedback(checks)) if checks else Evaluation(passed=False, outcome="no_tests", reward=0)
+    return evaluation_by(checks, feedback(checks)) if checks else Evaluation(passed=False, outcome="no_tests", reward=0)
 
 
 class Deadline:
@@ -162,7 +162,7 @@ class Deadline:
 def _no_verdict(seconds: float, *values: Any) -> Evaluation:
     message = "it gave no result before the time limit of the loop"
     checks = (Check(name="test", outcome="timeout", error_type="TimeoutError", message=message),)
-    return replace(verdict(checks, feedback(checks)), seconds=seconds)
+    return replace(evaluation_by(checks, feedback(checks)), seconds=seconds)
 
 
 class AgentMemory:

@@ -110,7 +110,7 @@ def _attempt(attempt: Attempt, before: Attempt | None, grades: Any) -> View:
 
     grade = _by_number(grades).get((attempt.task_id, attempt.number))
     html = pieces.macro("records", "attempt")(card(attempt, before, grade))
-    return _view(html, f"attempt {attempt.number} at {attempt.task_id}: {pieces.verdict(attempt)}")
+    return _view(html, f"attempt {attempt.number} at {attempt.task_id}: {pieces.outcome_words(attempt)}")
 
 
 def _history(attempts: Sequence[Attempt], grades: Any) -> View:
@@ -163,4 +163,4 @@ def _by_number(grades: Any) -> dict[tuple[str, int], Grade]:
 def _line(label: str, attempts: Sequence[Attempt]) -> str:
     from reflexion_lab.loop.selection import submitted_at
 
-    return f"{label}: {' → '.join(map(pieces.verdict, attempts))}; submitted {submitted_at(attempts).number}"
+    return f"{label}: {' → '.join(map(pieces.outcome_words, attempts))}; submitted {submitted_at(attempts).number}"

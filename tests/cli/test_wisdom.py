@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from reflexion_lab.memory.lessons.wisdom import extract
+from reflexion_lab.memory.lessons.wisdom import wisdom_of
 from reflexion_lab.records import Episode, Wisdom
 
 EARLY, EMPTY = "the loop ends early", "the list is empty"
@@ -19,11 +19,11 @@ def test_extract_finds_recurring_causes_and_repeats_nothing(lab, fill, held, epi
     place = fill(*episodes)
     page = lab("wisdom", "extract", "--store", place, "--json")
     assert page.json["new"] == 1
-    assert held(Wisdom) == extract(episodes)
+    assert held(Wisdom) == wisdom_of(episodes)
     again = lab("wisdom", "extract", "--store", place, "--json")
     assert "nothing changed" in again.out
     assert (again.json["new"], again.json["changed"]) == (0, 0)
-    assert held(Wisdom) == extract(episodes)
+    assert held(Wisdom) == wisdom_of(episodes)
 
 
 def test_extracting_more_raises_the_count_and_keeps_the_usage(lab, fill, held, episode):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reflexion_lab.memory.lessons import wisdom as extraction
-from reflexion_lab.memory.lessons.wisdom import Extraction, extract, normalised
+from reflexion_lab.memory.lessons.wisdom import RecurringCauses, normalised, wisdom_of
 from reflexion_lab.memory.retrieval.texts import query, signature
 from reflexion_lab.records import Check, Evaluation, Task
 from tests import builders
@@ -38,22 +38,22 @@ def test_a_cause_without_a_word_is_none(blank):
 
 
 def test_causes_that_never_recur_are_no_wisdom():
-    assert extract([]) == []
-    assert extract([episode(1, "one"), episode(2, "another")]) == []
-    assert extract([episode(1, reflection=None), episode(2, reflection=None)]) == []
-    assert extract([episode(1, " "), episode(2, " ")]) == []
-    assert extract([episode(1), episode(2, passed=True)]) == []
+    assert wisdom_of([]) == []
+    assert wisdom_of([episode(1, "one"), episode(2, "another")]) == []
+    assert wisdom_of([episode(1, reflection=None), episode(2, reflection=None)]) == []
+    assert wisdom_of([episode(1, " "), episode(2, " ")]) == []
+    assert wisdom_of([episode(1), episode(2, passed=True)]) == []
 
 
 def test_wisdom_is_in_the_order_of_its_first_episodes():
-    extraction = extract([episode(n, cause) for n, cause in enumerate(["a b", "c d", "e f", "e f", "C d.", "a b"])])
+    extraction = wisdom_of([episode(n, cause) for n, cause in enumerate(["a b", "c d", "e f", "e f", "C d.", "a b"])])
     assert [(wisdom.pattern, wisdom.frequency) for wisdom in extraction] == [("a b", 2), ("c d", 2), ("e f", 2)]
     assert len({wisdom.wisdom_id for wisdom in extraction}) == 3
 
 
 def test_the_id_follows_from_the_normalised_cause_alone():
-    (first,) = extract([episode(1, "index 3 is missing"), episode(2, "index 4 is missing")])
-    (other,) = extract([episode(7, "Index 9 is missing!", code="class A"), episode(8, "index 1 is missing")])
+    (first,) = wisdom_of([episode(1, "index 3 is missing"), episode(2, "index 4 is missing")])
+    (other,) = wisdom_of([episode(7, "Index 9 is missing!", code="class A"), episode(8, "index 1 is missing")])
     assert first.wisdom_id == other.wisdom_id
     assert first.wisdom_id.startswith("wis-")
     assert len(first.wisdom_id) == len("wis-") + 12
@@ -62,11 +62,11 @@ def test_the_id_follows_from_the_normalised_cause_alone():
 
 def test_the_same_episodes_twice_change_nothing():
     episodes = [episode(1), episode(2), episode(3, episode_id="")]
-    assert extract(episodes * 2) == extract(episodes)
-    whole = Extraction()
+    assert wisdom_of(episodes * 2) == wisdom_of(episodes)
+    whole = RecurringCauses()
     whole.add(episodes)
     assert whole.add(episodes) == []
-    assert whole.wisdom == extract(episodes)
+    assert whole.wisdom == wisdom_of(episodes)
 
 
 @pytest.mark.parametrize(
@@ -77,52 +77,52 @@ def test_the_same_episodes_twice_change_nothing():
     ],
 )  # fmt: skip
 def test_impact_is_the_mean_gain_of_confidence_within_a_session(confidences, impact):
-    (entry,) = extract([episode(n, confidence=confidence) for n, confidence in enumerate(confidences)])
+    (entry,) = wisdom_of([episode(n, confidence=confidence) for n, confidence in enumerate(confidences)])
     assert entry.impact == pytest.approx(impact, abs=1e-12)
 
 
 def test_sessions_are_pooled_and_never_joined():
     apart_episodes = [episode(1, session="a", confidence=0.1), episode(2, session="b", confidence=0.9)]
-    (apart,) = extract(apart_episodes)
+    (apart,) = wisdom_of(apart_episodes)
     assert apart.impact == 0.0
     more = [episode(3, session="a", confidence=0.5), episode(4, session="b", confidence=0.8)]
-    (pooled,) = extract([*apart_episodes, *more])
+    (pooled,) = wisdom_of([*apart_episodes, *more])
     assert pooled.impact == pytest.approx((0.4 + 0.0) / 2)
-    (without,) = extract([episode(1, session="", confidence=0.0), episode(2, session="", confidence=1.0)])
+    (without,) = wisdom_of([episode(1, session="", confidence=0.0), episode(2, session="", confidence=1.0)])
     assert without.impact == 0.0
 
 
 @pytest.mark.parametrize(("code", "analysis", "domain"), TABLES["domains"])
 def test_the_domain_is_that_of_most_words(code, analysis, domain):
-    (entry,) = extract([episode(n, code=code, failure_analysis=analysis) for n in (1, 2)])
+    (entry,) = wisdom_of([episode(n, code=code, failure_analysis=analysis) for n in (1, 2)])
     assert entry.domain == domain
 
 
 def test_tags_are_the_patterns_words_each_once_in_order():
     cause = "The nil pointer was dereferenced in the loop, nil again"
-    (entry,) = extract([episode(1, cause), episode(2, cause)])
+    (entry,) = wisdom_of([episode(1, cause), episode(2, cause)])
     assert entry.tags == ("nil", "pointer", "dereferenced", "loop", "again")
 
 
 def test_the_advice_is_the_most_confident_the_earlier_on_a_tie():
     offered = [("guess", 0.2), ("look", 0.8), ("look again", 0.8), (" ", 0.9)]
-    (entry,) = extract([episode(n, change=change, confidence=value) for n, (change, value) in enumerate(offered)])
+    (entry,) = wisdom_of([episode(n, change=change, confidence=value) for n, (change, value) in enumerate(offered)])
     assert entry.advice == "look"
 
 
 def test_sources_are_the_newest_episodes_oldest_first(monkeypatch):
-    (entry,) = extract([episode(3), episode(1), episode(2)])
+    (entry,) = wisdom_of([episode(3), episode(1), episode(2)])
     assert entry.sources == ("ep-3", "ep-1", "ep-2")
     assert entry.tasks == ("t3", "t1", "t2")
     assert entry.created_at == 1.0  # of the first recurrence
     monkeypatch.setattr(extraction, "SOURCES", 3)
-    (many,) = extract([episode(number) for number in range(10)])
+    (many,) = wisdom_of([episode(number) for number in range(10)])
     assert (many.frequency, many.tasks) == (10, ("t0", "t1", "t2"))
     assert many.sources == ("ep-7", "ep-8", "ep-9")
 
 
 def test_only_what_is_new_or_changed_is_handed_out():
-    whole = Extraction()
+    whole = RecurringCauses()
     assert whole.add([episode(1, "one"), episode(2, "another")]) == []
     (entry,) = whole.add([episode(3, "one")])
     assert (entry.pattern, entry.frequency) == ("one", 2)
@@ -146,11 +146,11 @@ EPISODES = st.lists(
 
 @given(EPISODES, st.lists(st.integers(0, 30), max_size=4))
 def test_episodes_in_any_portions_come_to_the_same_as_all_at_once(episodes, cuts):
-    whole, latest = Extraction(), {}
+    whole, latest = RecurringCauses(), {}
     marks = [0, *sorted(cuts), len(episodes)]
     for start, end in pairwise(marks):
         latest |= {wisdom.wisdom_id: wisdom for wisdom in whole.add(episodes[start:end])}
-    expected = extract(episodes)
+    expected = wisdom_of(episodes)
     assert whole.wisdom == expected
     assert latest == {wisdom.wisdom_id: wisdom for wisdom in expected}
     assert all(wisdom.frequency >= 2 and 0 <= wisdom.impact <= 1 for wisdom in expected)
@@ -210,10 +210,10 @@ def test_wisdom_without_a_task_is_that_of_the_others(drawn):
         )
         for place, (number, about, change, sure) in enumerate(drawn)
     ]
-    whole = Extraction()
+    whole = RecurringCauses()
     whole.add(episodes)
     (entry,) = whole.wisdom
     assert whole.without(entry, "e") == entry
     for left_out in {episode.task_id for episode in episodes}:
         others = [episode for episode in episodes if episode.task_id != left_out]
-        assert [*filter(None, [whole.without(entry, left_out)])] == extract(others)
+        assert [*filter(None, [whole.without(entry, left_out)])] == wisdom_of(others)

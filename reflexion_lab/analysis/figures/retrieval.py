@@ -73,7 +73,7 @@ def drawing(arms: Sequence[Arm], later: bool | None = None) -> Drawing | None:
     return Drawing("retrieval", "Passed, by items read", panels, COLUMNS, rows, text, (5.4, 3.6), has_legend=True)
 
 
-def items_read(log: Log, attempt: Attempt) -> int:
+def items_of_others(log: Log, attempt: Attempt) -> int:
     """Number of items of other loops that the actor read; the Ω window belongs to its own loop."""
     episodes = [name for name in attempt.recalled if not log.is_own(name, attempt.task_id)]
     recalled = (*episodes, *attempt.recalled_wisdom, *attempt.recalled_mistakes, *attempt.recalled_items)
@@ -86,6 +86,6 @@ def _groups(arm: Arm, is_later: bool) -> Passed:
         for attempt in log.every:
             grade = log.grades.get((attempt.task_id, attempt.number))
             if (attempt.number > 1) is is_later and grade and grade.has_verdict:
-                items = min(MOST, items_read(log, attempt))
+                items = min(MOST, items_of_others(log, attempt))
                 outcomes.setdefault(items, []).append((attempt.task_id, grade.passed))
     return {items: bootstrap.rate(passed, arm.clusters) for items, passed in sorted(outcomes.items())}

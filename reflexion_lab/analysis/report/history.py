@@ -14,12 +14,25 @@ from msgspec.structs import replace
 from reflexion_lab.agent.critique.convergence import improvement_score
 from reflexion_lab.analysis.report import pieces
 from reflexion_lab.analysis.report.cells import listed
-from reflexion_lab.analysis.report.pieces import check_details, verdict
+from reflexion_lab.analysis.report.pieces import check_details, outcome_words
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats.estimators import tokens
 from reflexion_lab.loop.selection import submitted_at
 from reflexion_lab.memory.curators.history import Timeline
-from reflexion_lab.records import ITEM_SOURCE, Attempt, Episode, Grade, Item, Message, Retrieved, Step, Update, Wisdom
+from reflexion_lab.records import (
+    ITEM_SOURCE,
+    Attempt,
+    Episode,
+    Grade,
+    Item,
+    Message,
+    Retrieved,
+    Step,
+    Task,
+    Update,
+    Wisdom,
+    identity,
+)  # fmt: skip
 
 OPEN = 2
 """Number of an attempt's last turns that are unfolded."""
@@ -269,10 +282,10 @@ class Sources:
     @cached_property
     def _extracted(self) -> dict[str, Wisdom]:
         """Wisdom from all attempts together; during the run memory held less."""
-        from reflexion_lab.memory.lessons.wisdom import extract
+        from reflexion_lab.memory.lessons.wisdom import wisdom_of
 
         every = (attempt for attempts in self._attempts.values() for attempt in attempts if attempt.reflection)
-        return {entry.wisdom_id: entry for entry in extract(map(_as_episode, every))}
+        return {entry.wisdom_id: entry for entry in wisdom_of(map(_as_episode, every))}
 
 
 def counted(item: Item) -> str:
@@ -281,24 +294,19 @@ def counted(item: Item) -> str:
 
 
 def _as_episode(attempt: Attempt) -> Episode:
+    from reflexion_lab.memory.episodic import episode_of
+
     words = attempt.reflection
     if words:  # no store can hold a lone surrogate
         words = replace(words, root_cause=words.root_cause.encode(errors="replace").decode())
-    return Episode(
-        episode_id=f"{attempt.task_id}-{attempt.number}",
-        agent_id="",
-        task_id=attempt.task_id,
-        attempt_number=attempt.number,
-        code=attempt.trajectory.solution,
-        test_results="",
-        reflection=words,
-        passed=attempt.evaluation.passed,
-    )
+    task_id, repetition = identity(attempt.task_id)
+    task = Task(task_id=task_id, repetition=repetition, prompt="", entry_point="")
+    return episode_of(task, replace(attempt, reflection=words), attempt.task_id, agent_id="")
 
 
 def _episode_fields(attempt: Attempt) -> Iterator[tuple[str, str]]:
     """Verdict and reflection of an episode."""
-    yield "verdict", verdict(attempt)
+    yield "verdict", outcome_words(attempt)
     if words := attempt.reflection:
         fields = {"root cause": words.root_cause, "to change": words.what_to_change}
         yield from ((label, text) for label, text in fields.items() if text.strip())
@@ -307,7 +315,7 @@ def _episode_fields(attempt: Attempt) -> Iterator[tuple[str, str]]:
 def _failure(attempt: Attempt) -> str:
     failures = attempt.evaluation.failures
     if not failures:
-        return verdict(attempt)
+        return outcome_words(attempt)
     sides = ", ".join(f"{label} {text}" for label, text in check_details(failures[0]))
     return f"{failures[0].name}: {sides}"
 

@@ -53,7 +53,7 @@ def counted(names: Iterable[str]) -> str:
     return ", ".join(f"{count} {name}{'s' * (count > 1 and name != 'wisdom')}" for name, count in counts.items())
 
 
-def verdict(attempt: Attempt) -> str:
+def outcome_words(attempt: Attempt) -> str:
     outcome, (right, total) = attempt.evaluation.outcome, tally(attempt.evaluation)
     return WORDS.get(outcome, outcome) + (f", {right} of {total} right" if total else "")
 

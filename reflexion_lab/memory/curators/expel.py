@@ -27,7 +27,7 @@ from reflexion_lab.limits import Count, Positive, validated
 from reflexion_lab.memory.curators.calls import Calls
 from reflexion_lab.memory.curators.index import Index
 from reflexion_lab.memory.curators.items import SCORE
-from reflexion_lab.memory.curators.trajectories import case, described, verdict
+from reflexion_lab.memory.curators.trajectories import case, described, verdict_word
 from reflexion_lab.protocols import Model, Retriever
 from reflexion_lab.records import Attempt, Batch, Curation, Finished, Item, Operation, Sampling, Selection, Task
 from reflexion_lab.text.prompts.render import Prompts
@@ -178,7 +178,7 @@ def _matched(change: Change, rules: Sequence[Item]) -> Change:
 
 def _of(loop: Finished, word: str) -> tuple[Attempt, ...]:
     """The attempts of a loop with this verdict."""
-    return tuple(attempt for attempt in loop.attempts if verdict(attempt) == word)
+    return tuple(attempt for attempt in loop.attempts if verdict_word(attempt) == word)
 
 
 def _pairs(loop: Finished) -> Iterator[Finished]:

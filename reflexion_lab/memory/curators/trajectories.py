@@ -35,7 +35,7 @@ def case(finished: Finished, text: str, section: str = "") -> Operation:
     )
 
 
-def verdict(attempt: Attempt) -> str:
+def verdict_word(attempt: Attempt) -> str:
     """`passed`, `failed` or `not tested`, by the feedback."""
     evaluation = attempt.evaluation
     return ("passed" if evaluation.passed else "failed") if evaluation.has_verdict else "not tested"
@@ -55,5 +55,5 @@ def _attempt(finished: Finished, attempt: Attempt, chars: int, has_verdict: bool
 
 
 def _verb(attempt: Attempt) -> str:
-    word = verdict(attempt)
+    word = verdict_word(attempt)
     return "was not tested" if word == "not tested" else word

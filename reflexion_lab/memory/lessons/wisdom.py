@@ -44,7 +44,7 @@ class WisdomBook(Lessons[Wisdom]):
         self.min_score = min_score
         self._known: dict[str, Wisdom] = {}
         self._documents: Documents[str] = Documents(retriever)
-        self._extraction = Extraction()
+        self._causes = RecurringCauses()
 
     def __len__(self) -> int:
         return len(self._known)
@@ -75,7 +75,7 @@ class WisdomBook(Lessons[Wisdom]):
     def learn(self, loops: Sequence[Sequence[Episode]]) -> list[Stored]:
         """Uses are counted from episodes, too, so loading a round again counts nothing twice."""
         episodes = [*chain.from_iterable(loops)]
-        changed = {entry.wisdom_id: self.upsert(entry) for entry in self._extraction.add(episodes)}
+        changed = {entry.wisdom_id: self.upsert(entry) for entry in self._causes.add(episodes)}
         for episode in episodes:
             for name in wisdom_used(episode):
                 if name in self:
@@ -86,7 +86,7 @@ class WisdomBook(Lessons[Wisdom]):
         """Each entry as extracted from the other tasks; without those that they alone do not yield."""
 
         def view(entry: Wisdom) -> Wisdom | None:
-            others = self._extraction.without(entry, except_task) if except_task else entry
+            others = self._causes.without(entry, except_task) if except_task else entry
             return others and with_fields_of(entry, others, HISTORY)
 
         return self.relevant(failure_query(task, own), limit, self.min_score, view=view)
@@ -225,15 +225,15 @@ def normalised(cause: str) -> str:
     return " ".join(folded.split()).rstrip(" .,;:!?…") if WORD.search(cause) else ""
 
 
-def extract(episodes: Iterable[Episode]) -> list[Wisdom]:
+def wisdom_of(episodes: Iterable[Episode]) -> list[Wisdom]:
     """Root causes of at least two failed episodes, ordered by their first ones; `episodes` are oldest first."""
-    whole = Extraction()
+    whole = RecurringCauses()
     whole.add(episodes)
     return whole.wisdom
 
 
-class Extraction:
-    """`extract` of episodes that come in portions."""
+class RecurringCauses:
+    """`wisdom_of` of episodes that come in portions."""
 
     def __init__(self) -> None:
         self._groups: dict[str, list[_Failure]] = {}
@@ -242,7 +242,7 @@ class Extraction:
 
     @property
     def wisdom(self) -> list[Wisdom]:
-        """As `extract` of all episodes so far."""
+        """As `wisdom_of` of all episodes so far."""
         return [_wisdom(wisdom_id, group) for wisdom_id, group in self._groups.items() if len(group) > 1]
 
     def add(self, episodes: Iterable[Episode]) -> list[Wisdom]:

@@ -265,14 +265,14 @@ def _check_store(cfg: RunConfig, store: Store, folder: RunFolder) -> None:
     A store of another place has records of the run, what the run began with, or, where both are empty, no round yet.
     A sweep finds its runs by their stores (`studies.sweeps.finished`).
     """
-    from reflexion_lab.memory.archive import is_begun_with, runs_in
+    from reflexion_lab.memory.archive import is_begun_with, run_ids_in
 
     before, beginning = store_place(folder.manifest.config), folder.beginning
     if cfg.sweep_id or beginning is None or before == store_place(cfg.recorded):
         return
     is_unused = beginning.episodes or len(folder.results) <= cfg.memory.shared.round_size
     method = method_of(cfg.curator)
-    if folder.manifest.run_id not in runs_in(store) and not (is_unused and is_begun_with(store, beginning, method)):
+    if folder.manifest.run_id not in run_ids_in(store) and not (is_unused and is_begun_with(store, beginning, method)):
         expected = f"the store with which {folder.path} began, {before} from its run root, or a copy of it"
         raise ConfigError("store.place", repr(str(cfg.store["place"])), expected)
 

@@ -15,7 +15,7 @@ import msgspec
 
 from reflexion_lab.analysis.stats.intervals import Rate
 from reflexion_lab.errors import FolderError
-from reflexion_lab.memory.archive import runs_in
+from reflexion_lab.memory.archive import run_ids_in
 from reflexion_lab.records import Beginning, Manifest, Record, Usage
 from reflexion_lab.runner.config.assemble import origin_of_items, pool_of
 from reflexion_lab.runner.config.build import build
@@ -202,7 +202,7 @@ class Runs:
         if place not in self._writers:
             is_there = "://" in place or Path(place).exists()
             with contextlib.closing(build(cfg.store, "store") if is_there else InMemory()) as store:
-                self._writers[place] = runs_in(store)
+                self._writers[place] = run_ids_in(store)
         return self._writers[place]
 
     def _changes(self, cfg: RunConfig, run: Run) -> list[str]:

@@ -32,10 +32,10 @@ def run_tests(
     if not program.strip():
         outcome, why = without_program(task, finish_reason)
         checks = tuple(Check(name=test, outcome=outcome, message=why) for test in tests)
-        return verdict(checks, feedback(checks))
+        return evaluation_by(checks, feedback(checks))
     execution = sandbox.run(program, task.entry_point, tests, task.setup, task.cpu_seconds)
     text = feedback(execution.checks, execution.output, program)
-    return verdict(execution.checks, text, execution.output, execution.seconds)
+    return evaluation_by(execution.checks, text, execution.output, execution.seconds)
 
 
 def without_program(task: Task, finish_reason: str) -> tuple[str, str]:
@@ -46,7 +46,7 @@ def without_program(task: Task, finish_reason: str) -> tuple[str, str]:
     return "extraction_failed", f"no code for {task.entry_point} was found in the reply{cut}"
 
 
-def verdict(checks: tuple[Check, ...], text: str, output: str = "", seconds: float = 0.0) -> Evaluation:
+def evaluation_by(checks: tuple[Check, ...], text: str, output: str = "", seconds: float = 0.0) -> Evaluation:
     """Passed only if every check passed; otherwise the outcome of the first check that did not."""
     failing = [check.outcome for check in checks if check.outcome != "pass"]
     return Evaluation(

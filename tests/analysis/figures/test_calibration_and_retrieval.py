@@ -84,8 +84,8 @@ def test_without_reflections_or_items_of_other_loops_there_is_no_figure(simple):
 def test_the_window_of_a_plain_run_is_of_its_own_loop(write_run, attempt):
     later = replace(attempt("own/1-1", 2, 1.0), recalled=("ep-own/1-1-1", "ep-run-1/own/1-1-1", "ep-own/1-1"))
     log = Log.read(write_run(attempts={"own/1-1": [attempt("own/1-1", 1, 0.0), later]}))
-    assert retrieval.items_read(log, later) == 1  # the third is of task own/1
-    assert retrieval.items_read(replace(log, shard_ids=("run-0", "run-2")), later) == 2
+    assert retrieval.items_of_others(log, later) == 1  # the third is of task own/1
+    assert retrieval.items_of_others(replace(log, shard_ids=("run-0", "run-2")), later) == 2
 
 
 def test_attempts_are_drawn_by_the_items_of_other_loops_that_they_read(write_run, attempt):

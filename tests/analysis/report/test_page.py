@@ -13,7 +13,7 @@ from reflexion_lab.analysis.report.pieces import LONGEST
 from reflexion_lab.analysis.report.screen import task_screen
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.cli.main import main
-from reflexion_lab.memory.lessons.wisdom import extract
+from reflexion_lab.memory.lessons.wisdom import wisdom_of
 from reflexion_lab.notebook.view import view
 from reflexion_lab.records import Check, Critique, Step, Wisdom
 
@@ -204,7 +204,7 @@ def test_wisdom_is_of_the_initial_memory_else_of_the_run_itself(attempt, reflect
     texts = {"pattern": "off by one", "domain": "code", "advice": "count"}
     known = Wisdom(wisdom_id="wis-1", frequency=4, impact=0, tasks=("a", "b", "c", "d"), **texts)
     shared = [attempt(f"t/{n}", 1, 0, reflection=reflection(1, words="Forgot the `key`")) for n in (1, 2)]
-    (own,) = extract(map(_as_episode, shared))
+    (own,) = wisdom_of(map(_as_episode, shared))
     reader = replace(attempt("t/3", 1, 0), recalled_wisdom=("wis-1", own.wisdom_id, "wis-lost"))
     items = Sources({a.task_id: [a] for a in (*shared, reader)}, RUN_ID, [known]).memory_items(reader)
     assert [item.where for item in items] == [

@@ -14,7 +14,7 @@ import pytest
 from fault_server import FaultServer
 
 from reflexion_lab.analysis.summary import Log, summary
-from reflexion_lab.memory.lessons.wisdom import extract
+from reflexion_lab.memory.lessons.wisdom import wisdom_of
 from reflexion_lab.records import Episode, Wisdom
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.storage.place import opened
@@ -134,7 +134,7 @@ class Crowd:
         runs = [RunFolder.existing(path) for path in self.folders]
         attempts = sum(len(attempts) for run in runs for attempts in run.attempts.values())
         assert len(episodes) == len({episode.episode_id for episode in episodes}) == attempts
-        expected = {lesson.wisdom_id: lesson for lesson in extract(episodes)}
+        expected = {lesson.wisdom_id: lesson for lesson in wisdom_of(episodes)}
         assert set(wisdom) == set(expected)
         counted = [episode for episode in episodes if episode.has_verdict]
         uses = Counter(name for episode in counted for name in episode.metadata.get("wisdom", "").split())
