@@ -1,7 +1,8 @@
 """Records, calls, spending and caches in SQL, by SQLAlchemy Core: a SQLite file, or a server's database by its URL.
 
 A dialect needs `INSERT … ON CONFLICT`, as SQLite and PostgreSQL have it. Committed rows survive a killed process.
-SQLite files need a local disk: their write-ahead log does not work over a network file system.
+SQLite files need a local disk: their write-ahead log does not work over a network file system. One file: what differs
+between dialects stands side by side.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 The probe uses the shared call cache: the run finds its replies there and does not pay for them again. Cells of a sweep
 are probed on the same tasks, so shared calls are counted once, as the sweep pays for them. With a curator, the probe is
-the beginning of the run, in whole rounds, its curation included.
+the beginning of the run, in whole rounds, its curation included. One file: probe, projection and prices share their
+counts.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Answers in one screen of plain text: a run, one task of it, a comparison.
 
-Details are in the tables of `run_tables` and `comparison`, which the commands print with `--full`.
+Details are in the tables of `run_tables` and `comparison`, which the commands print with `--full`. One file: all fit
+their lines into a terminal by the same few rules.
 """
 
 from __future__ import annotations

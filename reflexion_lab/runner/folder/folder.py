@@ -12,6 +12,8 @@ memory.json           contents of the store at the start, if tasks learn from ea
 operations.jsonl      changes of memory across tasks, one line per call of the curator
 digests.json          SHA-256 of each of these files, once the run is finished
 dropped/              lines that a resumption took out
+
+One file: what is written, and how an interrupted write is read and mended, belong together.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 Supports only plain data and a closed list of operations, so that neither hostile values nor tests by a model can do
 anything else: no attribute of a value is looked up, and the operations of one comparison together read and create at
-most `WORK` parts, each counted as often as it occurs, also where it is shared, as in `[[0] * n] * n`.
+most `WORK` parts, each counted as often as it occurs, also where it is shared, as in `[[0] * n] * n`. One file: a
+closed list is seen whole.
 """
 
 from __future__ import annotations

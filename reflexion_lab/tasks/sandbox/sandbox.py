@@ -1,7 +1,8 @@
 """Runs model-written programs in locked-down children of small server processes, and judges the reported values.
 
 The lab never imports, compiles or executes a candidate. `lockdown.py` lists what each layer blocks and what remains
-possible, `harness.py` describes the life of a child, and `apart.py` keeps verdicts out of its reach.
+possible, `harness.py` describes the life of a child, and `apart.py` keeps verdicts out of its reach. One file: who
+holds which descriptor of a child is seen only if its start, its work and its end are read together.
 """
 
 from __future__ import annotations
