@@ -36,7 +36,13 @@ from reflexion_lab.records import (
 from reflexion_lab.runner.config.build import Config, build, construct, has_durable_store, job_overrides, takes
 from reflexion_lab.runner.config.check import arm_warnings, check
 from reflexion_lab.runner.config.compose import restored
-from reflexion_lab.runner.config.initial_items import InitialItems, initial_items, of_held_out, shows_solutions
+from reflexion_lab.runner.config.initial_items import (
+    InitialItems,
+    initial_items,
+    of_held_out,
+    origin_of_items,
+    shows_solutions,
+)
 from reflexion_lab.runner.config.parts import (
     ROLES,
     Models,
@@ -365,14 +371,6 @@ def _provenance(cfg: RunConfig) -> Provenance:
         items=origin_of_items(cfg),
         slowness=slowness(),
     )
-
-
-def origin_of_items(cfg: RunConfig) -> str:
-    """Run and digest of the items of another run that memory begins with; "" without one."""
-    if earlier := cfg.resumed:
-        return earlier.provenance.items
-    others = initial_items(cfg)
-    return others.origin if others else ""
 
 
 def run_manifest(

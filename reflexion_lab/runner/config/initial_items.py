@@ -57,6 +57,14 @@ def initial_items(cfg: RunConfig) -> InitialItems | None:
     return InitialItems(items, origin, manifest.is_upper_bound, method)
 
 
+def origin_of_items(cfg: RunConfig) -> str:
+    """Run and digest of the items of another run that memory begins with; "" without one."""
+    if earlier := cfg.resumed:
+        return earlier.provenance.items
+    others = initial_items(cfg)
+    return others.origin if others else ""
+
+
 def shows_solutions(cfg: RunConfig) -> bool:
     """Whether a part `reads_solutions`, or memory begins with items of a run that read hidden tests or solutions."""
     if earlier := cfg.resumed:

@@ -17,8 +17,9 @@ from reflexion_lab.analysis.stats.intervals import Rate
 from reflexion_lab.errors import FolderError
 from reflexion_lab.memory.archive import run_ids_in
 from reflexion_lab.records import Beginning, Manifest, Record, Usage
-from reflexion_lab.runner.config.assemble import origin_of_items, pool_of
+from reflexion_lab.runner.config.assemble import pool_of
 from reflexion_lab.runner.config.build import build
+from reflexion_lab.runner.config.initial_items import origin_of_items
 from reflexion_lab.runner.config.messages import one_line
 from reflexion_lab.runner.config.parts import (
     draws_from_runs,
