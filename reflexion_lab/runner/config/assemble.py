@@ -120,9 +120,8 @@ def assemble(config: RunConfig | Config | Mapping[str, Any]) -> Lab:
     `config`: a composed config; or a plain mapping, the config of a manifest. Raises ConfigError: a value is invalid, a
     key is unused, or a resumed run began with another config.
     """
-    is_recorded = isinstance(config, dict)
     cfg = RunConfig.of(restored(config) if isinstance(config, dict) else config)
-    check(cfg, is_recorded)
+    check(cfg, is_recorded=isinstance(config, dict))
     cfg = resolved(cfg)
     for message in arm_warnings(cfg):
         warnings.warn(message, RuntimeWarning, stacklevel=2)

@@ -237,8 +237,7 @@ class RunConfig(Record, frozen=True, kw_only=True):
     @property
     def recorded(self) -> dict[str, Any]:
         """The config as a manifest holds it: plain values without log-ins."""
-        config: dict[str, Any] = without_logins(self.whole)
-        return config
+        return dict(without_logins(self.whole))
 
     @property
     def resumed(self) -> Manifest | None:
