@@ -27,31 +27,31 @@ DAY = 24 * 60 * 60
 
 def add(commands: place.Commands) -> None:
     text = "inspect memory: the records of stores, and the history of items in runs"
-    kinds = place.add_group(commands, "memory", text)
-    sub = place.add_command(kinds, "validate", validate, "list all invalid records; exit code 1 if there are any")
+    group = place.add_group(commands, "memory", text)
+    sub = place.add_command(group, "validate", validate, "list all invalid records; exit code 1 if there are any")
     sub.add_argument("paths", metavar="PATH", nargs="+", help="stores, exports, run folders or reflection files")
-    place.add_command(kinds, "schema", schema, "print the JSON Schema of reflection files, for other validators")
-    sub = _add(kinds, "show", show, "print the contents of a store, and its newest episodes")
+    place.add_command(group, "schema", schema, "print the JSON Schema of reflection files, for other validators")
+    sub = _add(group, "show", show, "print the contents of a store, and its newest episodes")
     sub.add_argument("--episode", metavar="ID", help="print one episode with all fields")
     place.add_limit(sub, 10, "number of episodes, 0 for none")
     place.add_json(sub)
-    _add_search(kinds)
+    _add_search(group)
     text = "list insights and lessons that several reflections share, the most common first"
-    sub = _add(kinds, "patterns", patterns, text)
+    sub = _add(group, "patterns", patterns, text)
     minimum = "minimum number of reflections (default: %(default)s)"
     sub.add_argument("--min-frequency", metavar="N", type=place.count, default=2, help=minimum)
     place.add_limit(sub, 20, "maximum number, 0 for all")
     place.add_json(sub)
     text = "measure what loops of runs, or else of the store, learnt: rewards, errors, lessons, tasks that came back"
-    sub = _add(kinds, "analyze", analyze, text)
+    sub = _add(group, "analyze", analyze, text)
     place.add_runs(sub)
     place.add_json(sub)
-    sub = _add(kinds, "prune", prune, "remove old episodes, from which mistakes and sessions come; cannot be undone")
+    sub = _add(group, "prune", prune, "remove old episodes, from which mistakes and sessions come; cannot be undone")
     sub.add_argument("--days", metavar="N", type=float, required=True, help="minimum age in days")
     place.add_flag(sub, "--dry-run", "only print the number")
-    sub = _add(kinds, "clear", clear, "remove all records of every kind; cannot be undone")
+    sub = _add(group, "clear", clear, "remove all records of every kind; cannot be undone")
     place.add_flag(sub, "--yes", "confirm; without it, only the numbers are printed")
-    sub = _add(kinds, "export", export, "write all records to one file")
+    sub = _add(group, "export", export, "write all records to one file")
     sub.add_argument("file", metavar="FILE", help="*.jsonl, or *.json for one object")
     layout = "write reflections alone, as OpenAgents' reflections.jsonl has them"
     sub.add_argument("--as", dest="layout", choices=["openagents"], default="", help=layout)
@@ -60,21 +60,21 @@ def add(commands: place.Commands) -> None:
         "of a run become episodes, and the items that it ended with are added. Nothing is imported if any record is "
         "invalid. A run's task prompts are loaded with its benchmark, or stay empty if it is not available"
     )
-    sub = _add(kinds, "import", import_files, text)
+    sub = _add(group, "import", import_files, text)
     sub.add_argument("files", metavar="FILE", nargs="+", help="an export, a store, a run folder or reflection files")
     place.add_json(sub)
-    memory_history.add(kinds)
+    memory_history.add(group)
     text = (
         "measure what memory across tasks gains, keeps and loses; name runs of a stream, one per order, and runs that "
         "began with their memory: memory.shared.items.of=RUN, .after=N and .frozen=true"
     )
-    sub = place.add_command(kinds, "measures", measures, text)
+    sub = place.add_command(group, "measures", measures, text)
     place.add_runs(sub)
     place.add_json(sub)
 
 
-def _add_search(kinds: place.Commands) -> None:
-    sub = _add(kinds, "search", search, "find episodes, newest first")
+def _add_search(group: place.Commands) -> None:
+    sub = _add(group, "search", search, "find episodes, newest first")
     words = "word to find in tasks, failure analyses or reflections, ignoring case; one is enough to match"
     sub.add_argument("keywords", metavar="KEYWORD", nargs="*", help=words)
     place.add_flag(sub, "--all-keywords", "require all keywords")
@@ -94,9 +94,9 @@ def _add_search(kinds: place.Commands) -> None:
     place.add_json(sub)
 
 
-def _add(kinds: place.Commands, name: str, run: Any, description: str) -> argparse.ArgumentParser:
+def _add(group: place.Commands, name: str, run: Any, description: str) -> argparse.ArgumentParser:
     """Add a command on a store."""
-    sub = place.add_command(kinds, name, run, description)
+    sub = place.add_command(group, name, run, description)
     place.add_store(sub)
     return sub
 

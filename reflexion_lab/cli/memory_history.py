@@ -21,24 +21,24 @@ SHOWN = 8
 """Rounds in the table: the first half and the last half of them."""
 
 
-def add(kinds: place.Commands) -> None:
-    sub = _add(kinds, "log", log, "print the changes of a run's memory across tasks, by round")
+def add(group: place.Commands) -> None:
+    sub = _add(group, "log", log, "print the changes of a run's memory across tasks, by round")
     sub.add_argument("--round", metavar="N", type=place.count, help="all operations of this round, from 0")
     place.add_flag(sub, "--full", "all rounds")
     place.add_json(sub)
-    sub = _add(kinds, "diff", diff, "print how the items of a run differ between two of its rounds")
+    sub = _add(group, "diff", diff, "print how the items of a run differ between two of its rounds")
     sub.add_argument("--since", metavar="N", type=place.count, default=0, help="number of rounds before (default: 0)")
     sub.add_argument("--until", metavar="N", type=place.count, help="number of rounds after (default: all)")
     place.add_json(sub)
     text = "set a method's items in a store to those of a run after N rounds; its other items are removed"
-    sub = _add(kinds, "revert", revert, text)
+    sub = _add(group, "revert", revert, text)
     sub.add_argument("rounds", metavar="N", type=place.count, help="number of rounds of the run; 0: its start")
     place.add_store(sub)
     place.add_flag(sub, "--yes", "change the store; without it, the changes are only printed")
 
 
-def _add(kinds: place.Commands, name: str, run: Any, description: str) -> argparse.ArgumentParser:
-    sub = place.add_command(kinds, name, run, description)
+def _add(group: place.Commands, name: str, run: Any, description: str) -> argparse.ArgumentParser:
+    sub = place.add_command(group, name, run, description)
     sub.add_argument("run", metavar="RUN", help="a run folder, or a part of the name of a run in runs/")
     return sub
 

@@ -26,30 +26,30 @@ QUOTED = 10
 
 
 def add(commands: place.Commands) -> None:
-    kinds = place.add_group(
+    group = place.add_group(
         commands, "wisdom", "list recurring failure causes, and measure whether reading them helped"
     )
-    sub = _add(kinds, "list", show_all, "list all wisdom, the most frequent first")
+    sub = _add(group, "list", show_all, "list all wisdom, the most frequent first")
     sub.add_argument(
         "--domain", metavar="NAME", help="only this domain: code, testing, architecture, concurrency or performance"
     )
     sub.add_argument("--tag", metavar="WORD", help="only wisdom with this tag")
     place.add_flag(sub, "--retired", "only retired wisdom, which failed too often to be recalled")
     place.add_limit(sub, 20, "maximum number, 0 for all")
-    sub = _add(kinds, "show", show, "print one entry with all fields, and its source episodes")
+    sub = _add(group, "show", show, "print one entry with all fields, and its source episodes")
     sub.add_argument("id", metavar="ID", help="id of the entry, as `wisdom list` prints it")
     text = (
         "print the number of entries and their success rate; with run folders, the transfer report: how often the "
         "runs read wisdom, and what it changed against a baseline on the same tasks"
     )
-    sub = _add(kinds, "stats", stats, text)
+    sub = _add(group, "stats", stats, text)
     sub.add_argument("runs", metavar="RUN", nargs="*", help="run folders whose actors could read wisdom")
     sub.add_argument("--baseline", metavar="RUN", nargs="+", default=[], help="runs without wisdom, paired by seed")
-    _add(kinds, "extract", extract, "extract wisdom from the store's episodes; repeating it changes nothing")
+    _add(group, "extract", extract, "extract wisdom from the store's episodes; repeating it changes nothing")
 
 
-def _add(kinds: place.Commands, name: str, run: Any, description: str) -> argparse.ArgumentParser:
-    sub = place.add_command(kinds, name, run, description)
+def _add(group: place.Commands, name: str, run: Any, description: str) -> argparse.ArgumentParser:
+    sub = place.add_command(group, name, run, description)
     place.add_store(sub)
     place.add_json(sub)
     return sub
