@@ -173,8 +173,9 @@ def transfer_lines(transfer: Transfer) -> Iterator[str]:
     """The transfer report as lines for a terminal."""
     yield f"Transfer: {transfer.runs} runs, {transfer.tasks} tasks, {transfer.attempts} attempts"
     for name, share in transfer.read.items():
-        others = " of other loops" if name == "episodes" else ""
-        yield f"  attempts whose actor read {name}{others}: {cells.rate(share, 'attempts')}"
+        of = {"episodes": " of other loops", "items": " of a curator, as of curator=wisdom"}.get(name, "")
+        if name != "items" or share.k:
+            yield f"  attempts whose actor read {name}{of}: {cells.rate(share, 'attempts')}"
     if transfer.used:
         yield f"  wisdom entries read at least once: {cells.rate(transfer.used, 'entries')}"
     yield from _success("with wisdom", transfer.with_wisdom)

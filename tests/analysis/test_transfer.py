@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from reflexion_lab.analysis.learning.transfer import transfer
 from reflexion_lab.analysis.stats.intervals import mcnemar
+from reflexion_lab.cli.wisdom import transfer_lines
 from reflexion_lab.errors import FolderError
 from reflexion_lab.runner.folder.folder import RunFolder
 
@@ -50,12 +51,13 @@ def test_reuse_is_the_share_of_attempts_whose_actor_read_wisdom(report):
     assert (report.used.k, report.used.n) == (2, 3)  # of the known entries
 
 
-def test_what_the_window_shows_of_the_own_loop_is_no_reuse(write_run, attempt):
+def test_what_the_window_shows_of_the_own_loop_is_no_reuse_and_a_curators_items_are_named(write_run, attempt):
     own, other, earlier, plain = "ep-run-1/a-1", "ep-run-1/b-1", "ep-run-0/a-1", "ep-a-1"
-    recalled = [(), (own, plain), (own, other), (earlier,)]
-    items = [replace(attempt("a", number, 0.0), recalled=ids) for number, ids in enumerate(recalled, 1)]
+    read = [{"recalled_items": ("cause-1",)}, *({"recalled": ids} for ids in ((own, plain), (own, other), (earlier,)))]
+    items = [replace(attempt("a", number, 0.0), **fields) for number, fields in enumerate(read, 1)]
     result = transfer([write_run(attempts={"a": items, "a-1": [replace(attempt("a-1", 1, 0.0), recalled=(own,))]})])
-    assert (result.read["episodes"].k, result.read["episodes"].n) == (3, 5)
+    assert (result.read["episodes"].k, result.read["items"].k, result.read["episodes"].n) == (3, 1, 5)
+    assert any("read items of a curator, as of curator=wisdom: 20.0 %" in line for line in transfer_lines(result))
 
 
 def test_entries_that_nobody_knows_of_make_no_rate(make_run):

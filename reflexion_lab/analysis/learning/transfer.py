@@ -102,7 +102,8 @@ def transfer(runs: object, baseline: object = (), known: Collection[str] | None 
         read={
             kind: rate(((a.task_id, each[kind]) for a, each in zip(attempts, reads, strict=True)), clusters)
             for kind in ("wisdom", "mistakes", "episodes")
-        },
+        }
+        | {"items": rate(((a.task_id, bool(a.recalled_items)) for a in attempts), clusters)},
         used=None if known is None else Rate.over(wisdom_id in read for wisdom_id in set(known)),
         with_wisdom=_success(logs, reads=True),
         without_wisdom=_success(logs, reads=False),
