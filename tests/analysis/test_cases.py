@@ -9,7 +9,7 @@ from msgspec.structs import fields, replace
 
 from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.comparison import compare
-from reflexion_lab.analysis.comparison.cases import COLUMNS, LATER, load_cases, save_cases
+from reflexion_lab.analysis.comparison.cases import COLUMNS, load_cases, save_cases
 from reflexion_lab.analysis.comparison.grouping import arms as arms_of
 from reflexion_lab.analysis.metrics import in_arm
 from reflexion_lab.errors import DataError
@@ -107,13 +107,6 @@ def write(path, rows, columns):
         writer = csv.DictWriter(file, columns, extrasaction="ignore")
         writer.writeheader()
         writer.writerows(rows)
-
-
-def test_files_without_the_later_columns_are_read(arms, tmp_path):
-    path = save_cases(tmp_path / "cases.csv", arms)
-    rows = list(csv.DictReader(path.open(newline="")))
-    write(path, rows, [name for name in rows[0] if name not in LATER])
-    assert compare(load_cases(path)).rows[1].differences["as_run"] == compare(arms).rows[1].differences["as_run"]
 
 
 def test_runs_of_one_data_set_under_two_names_are_compared_from_cases_as_well(make_arm, tmp_path):

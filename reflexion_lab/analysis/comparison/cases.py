@@ -9,9 +9,11 @@ from __future__ import annotations
 import csv
 import gzip
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import reduce
+from operator import attrgetter
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -23,18 +25,7 @@ from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.errors import DataError
 from reflexion_lab.io.terminal_text import visible
 from reflexion_lab.loop.selection import submitted_at
-from reflexion_lab.records import (
-    Attempt,
-    Beginning,
-    Grade,
-    Item,
-    Manifest,
-    Provenance,
-    TaskResult,
-    Update,
-    Usage,
-    WrittenTests,
-)
+from reflexion_lab.records import Attempt, Beginning, Grade, Item, Manifest, TaskResult, Update, Usage, WrittenTests
 
 T = TypeVar("T")
 FILE = "cases.csv"
@@ -46,10 +37,17 @@ COLUMNS = (
     "round_size", "same_task", "updates", "checkpoint",
 )  # fmt: skip
 """Columns (meaning: docs/guides/sweep.md); those of spending follow, `ROLE_KIND`, such as `actor_prompt_tokens`."""
-LATER = dict.fromkeys(
-    ("timeouts", "harness_errors", "tasks_digest", "file_digest", "shards", "began", "items_before"), ""
-)
-"""Columns that earlier files lack, and their values there."""
+RUN = {
+    "benchmark": "benchmark", "digest": "benchmark_digest", "tasks_digest": "tasks_digest",
+    "file_digest": "provenance.benchmark_file_digest", "feedback_source": "feedback_source", "study": "study",
+    "study_digest": "study_digest", "n_tasks": "n_expected",
+}  # fmt: skip
+"""By column, the field of the manifest that it holds."""
+ATTEMPT = {
+    "attempt": "number", "feedback": "evaluation.passed", "feedback_outcome": "evaluation.outcome",
+    "reward": "evaluation.reward", "omega": "memory.omega", "episodes": "memory.total", "shown": "memory.own",
+}  # fmt: skip
+GRADE = {"hidden": "passed", "hidden_outcome": "outcome"}
 KINDS = tuple(kind for kind in Usage.__struct_fields__ if kind != "seconds")
 """Kinds of spending of a role. The tests that a model wrote count at the first attempt, a reflection at its own."""
 FORMULA = ("=", "+", "-", "@", "\t", "\n", "'")
@@ -90,7 +88,7 @@ def load_cases(path: Path | str) -> list[Arm]:
     is_packed = Path(path).suffix == ".gz"
     try:
         with gzip.open(path, "rt", newline="") if is_packed else Path(path).open(newline="") as file:
-            lines = [LATER | {name: _bare(value) for name, value in line.items()} for line in csv.DictReader(file)]
+            lines = [{name: _bare(value) for name, value in line.items()} for line in csv.DictReader(file)]
     except (OSError, EOFError, UnicodeDecodeError, csv.Error) as problem:
         raise DataError(path, getattr(problem, "strerror", None) or str(problem), f"a {FILE}") from None
     if missing := [name for name in COLUMNS if not lines or name not in lines[0]]:
@@ -103,11 +101,11 @@ def load_cases(path: Path | str) -> list[Arm]:
         except ValueError:
             got = f"seed {line['seed']}, checkpoint {line['checkpoint'] or 'none'}"
             raise DataError(f"{path}, line {number}", got, "whole numbers") from None
-    logs: dict[str, list[Log]] = defaultdict(list)
+    roles, logs = _roles(filter(None, lines[0])), defaultdict[str, list[Log]](list)
     frozen: dict[str, dict[str, list[Log]]] = defaultdict(lambda: defaultdict(list))
     for key, own in runs.items():
         try:
-            (logs[key.arm] if key.checkpoint is None else frozen[key.arm][key.stream]).append(_log(key, own))
+            (logs[key.arm] if key.checkpoint is None else frozen[key.arm][key.stream]).append(_log(key, own, roles))
         except (ValueError, TypeError, msgspec.ValidationError) as problem:
             raise DataError(f"{path}, arm {key.arm}, seed {key.seed}", str(problem), "numbers in its columns") from None
     return [Arm(name, own, frozen=frozen[name]) for name, own in logs.items()]
@@ -138,15 +136,10 @@ def _lines(key: _Key, log: Log, first: Log) -> Iterator[dict[str, object]]:
     run = {
         "arm": key.arm,
         "seed": key.seed,
-        "benchmark": manifest.benchmark,
-        "digest": manifest.benchmark_digest,
-        "tasks_digest": manifest.tasks_digest,
-        "file_digest": manifest.provenance.benchmark_file_digest,
-        "feedback_source": manifest.feedback_source,
+        **_cells(manifest, RUN),
         "upper_bound": int(log.is_upper_bound),
         "study": log.study,
         "study_digest": manifest.study_digest if log.study else "",
-        "n_tasks": len(log.attempts),
         "shards": log.shards.removesuffix(" shards") if log.lacks_shards else "",
         "max_attempts": "" if log.max_attempts is None else log.max_attempts,
         "began": _encoded(log.began or tuple(facts(log, first))) if key.checkpoint is None else "",
@@ -169,7 +162,8 @@ def _lines(key: _Key, log: Log, first: Log) -> Iterator[dict[str, object]]:
                 "cluster": log.clusters.get(task_id, task_id),
                 "split": log.results[task_id].split,
                 "updates": len(curated) if is_first and has_curator(log) else "",
-                **_of(attempt, grade),
+                **_of(attempt),
+                **_cells(grade, GRADE),
                 **_spending(attempt, written, curated),
             }
 
@@ -178,25 +172,22 @@ def _encoded(texts: object) -> str:
     return msgspec.json.encode(texts).decode()
 
 
-def _of(attempt: Attempt, grade: Grade) -> dict[str, object]:
+def _cells(record: Attempt | Grade | Manifest, columns: Mapping[str, str]) -> dict[str, object]:
+    """The fields of a record by column: 1 and 0 for verdicts, "" for None."""
+    values = ((column, attrgetter(path)(record)) for column, path in columns.items())
+    return {column: "" if of is None else int(of) if isinstance(of, bool) else of for column, of in values}
+
+
+def _of(attempt: Attempt) -> dict[str, object]:
     tests = [check.outcome == "pass" for check in attempt.evaluation.checks if check.kind == "test"]
-    outcomes, memory = [check.outcome for check in attempt.evaluation.checks], attempt.memory
-    return {
-        "attempt": attempt.number,
+    outcomes = [check.outcome for check in attempt.evaluation.checks]
+    return _cells(attempt, ATTEMPT) | {
         "parent": attempt.number - 1 or "",
-        "feedback": int(attempt.evaluation.passed),
-        "feedback_outcome": attempt.evaluation.outcome,
         "tests": len(tests),
         "tests_passed": sum(tests),
         "timeouts": outcomes.count("timeout"),
         "harness_errors": outcomes.count("harness_error"),
-        "reward": attempt.evaluation.reward,
-        "hidden": int(grade.passed),
-        "hidden_outcome": grade.outcome,
-        "omega": "" if memory.omega is None else memory.omega,
-        "episodes": memory.total,
-        "shown": memory.own,
-        "blind": int(memory.is_blind),
+        "blind": int(attempt.memory.is_blind),
         "program": int(bool(attempt.trajectory.solution.strip())),
         "words": reflection.source if (reflection := attempt.reflection) and reflection.is_told else "",
     }
@@ -208,27 +199,41 @@ def _spending(attempt: Attempt, written: WrittenTests | None, curated: Sequence[
     return {f"{role}_{kind}": n for role, usage in usages.items() for kind in KINDS if (n := getattr(usage, kind))}
 
 
-def _log(key: _Key, lines: Sequence[Mapping[str, str]]) -> Log:
+def _record(kind: type[T], line: Mapping[str, str], columns: Mapping[str, str], **fields: Any) -> T:
+    """What `_cells` wrote, beside other fields; an empty cell is the field's default, in `RUN` an empty text.
+
+    Raises ValidationError: a text is not of the field's kind, or there is none.
+    """
+    for column, path in columns.items():
+        *outer, name = path.split(".")
+        if (text := line[column]) or column in RUN:
+            reduce(lambda at, part: at.setdefault(part, {}), outer, fields)[name] = text
+    return msgspec.convert(fields, kind, strict=False)
+
+
+def _log(key: _Key, lines: Sequence[Mapping[str, str]], roles: Mapping[str, Mapping[str, str]]) -> Log:
     attempts: dict[str, list[Attempt]] = defaultdict(list)
     grades: dict[tuple[str, int], Grade] = {}
     written: dict[str, WrittenTests] = {}
     updates: list[Update] = []
     for line in lines:
-        usages = dict(_usages(line))
+        spent = ((role, _record(Usage, line, columns)) for role, columns in roles.items())
+        usages = {role: usage for role, usage in spent if usage != Usage()}
         attempt = _attempt(line, usages)
         attempts[attempt.task_id].append(attempt)
-        grades[attempt.task_id, attempt.number] = _grade(attempt, line)
+        case = {"task_id": attempt.task_id, "number": attempt.number, "checks_passed": 0, "checks_total": 0}
+        grades[attempt.task_id, attempt.number] = _record(Grade, line, GRADE, sealed=True, **case)
         if WRITER in usages:
             written[attempt.task_id] = WrittenTests(task_id=attempt.task_id, tests=(), usage=usages[WRITER])
         if line["updates"] not in ("", "0") or CURATION in usages:
             usage = usages.get(CURATION, Usage())
             updates.append(Update(round=0, call=len(updates), task_ids=(attempt.task_id,), usage=usage))
-    feedback, (shards, _, n_shards) = lines[0]["feedback_source"], lines[0]["shards"].partition(" of ")
+    shards, _, n_shards = lines[0]["shards"].partition(" of ")
     began, items = lines[0]["began"] or "[]", (Item(item_id="", text=""),) * int(lines[0]["items_before"] or 0)
-    splits = {line["task"]: line["split"] for line in lines}
+    last = {line["task"]: line for line in lines}
     return Log(
         manifest=_manifest(key, lines[0]),
-        results={task_id: _result(own, feedback, splits[task_id]) for task_id, own in attempts.items()},
+        results={task_id: _result(own, last[task_id]) for task_id, own in attempts.items()},
         attempts=dict(attempts),
         grades=grades,
         written=written,
@@ -236,20 +241,19 @@ def _log(key: _Key, lines: Sequence[Mapping[str, str]]) -> Log:
         beginning=Beginning(items=items) if items else None,
         began=msgspec.json.decode(began, type=tuple[tuple[str, str], ...]),
         suite_verdicts={},
-        clusters={line["task"]: line["cluster"] for line in lines if line["cluster"] != line["task"]},
+        clusters={task_id: line["cluster"] for task_id, line in last.items() if line["cluster"] != task_id},
         torn=0,
         shard_ids=(key.stream,) * int(shards or 0),
         n_shards=int(n_shards or 0),
     )
 
 
-def _usages(line: Mapping[str, str]) -> Iterator[tuple[str, Usage]]:
-    roles = {column.removesuffix(f"_{kind}") for column in line for kind in KINDS if column.endswith(f"_{kind}")}
-    for role in sorted(roles):
-        spent = {kind: line.get(f"{role}_{kind}") or "0" for kind in KINDS}
-        if any(value != "0" for value in spent.values()):
-            counts = {kind: int(value) for kind, value in spent.items() if kind != "cost"}
-            yield role, Usage(**counts, cost=float(spent["cost"]))
+def _roles(columns: Iterable[str]) -> dict[str, dict[str, str]]:
+    """By role, its kinds of spending by column."""
+    roles: dict[str, dict[str, str]] = {}
+    for column, kind in ((column, kind) for column in sorted(columns) for kind in KINDS if column.endswith(f"_{kind}")):
+        roles.setdefault(column.removesuffix(f"_{kind}"), {})[column] = kind
+    return roles
 
 
 def _attempt(line: Mapping[str, str], usages: Mapping[str, Usage]) -> Attempt:
@@ -257,7 +261,8 @@ def _attempt(line: Mapping[str, str], usages: Mapping[str, Usage]) -> Attempt:
     counts = {("test", "pass"): passed, ("test", "fail"): total - passed}
     counts |= {(NOT_KEPT, outcome): int(line[f"{outcome}s"] or 0) for outcome in ("timeout", "harness_error")}
     spent = {role: usages.get(role, Usage()) for role in ("actor", "reflector", "curator")}
-    words, size, own = line["words"], line["episodes"], line["shown"]
+    checks = [{"name": "", "outcome": of, "kind": kind} for (kind, of), n in counts.items() for _ in range(n)]
+    words = line["words"]
     reflection = {
         "reflection_id": "", "about_attempt": line["attempt"], "what_went_wrong": "", "what_to_change": "",
         "root_cause": NOT_KEPT if words and words != "failed" else "", "confidence": 0.0, "source": words,
@@ -265,42 +270,26 @@ def _attempt(line: Mapping[str, str], usages: Mapping[str, Usage]) -> Attempt:
     }  # fmt: skip
     return _record(
         Attempt,
+        line,
+        ATTEMPT,
         task_id=line["task"],
-        number=line["attempt"],
         recalled=(),
         selection_usage=spent["curator"],
         trajectory={
             "solution": "pass" * int(line["program"]), "strategy": "", "usage": spent["actor"],
             "others": {role: usage for role, usage in usages.items() if role not in {*spent, WRITER, CURATION}},
         },
-        evaluation={
-            "passed": line["feedback"], "outcome": line["feedback_outcome"], "reward": line["reward"],
-            "checks": [
-                {"name": "", "outcome": of, "kind": kind} for (kind, of), n in counts.items() for _ in range(n)
-            ],
-        },
+        evaluation={"checks": checks},
         reflection=reflection if words or spent["reflector"] != Usage() else None,
-        memory={
-            "capacity": 0, "size": size, "in_context": own, "total": size, "omega": line["omega"] or None, "own": own,
-        },
+        memory={"capacity": 0, "size": line["episodes"], "in_context": line["shown"]},
     )  # fmt: skip
 
 
-def _grade(attempt: Attempt, line: Mapping[str, str]) -> Grade:
-    grade = {"passed": line["hidden"], "outcome": line["hidden_outcome"], "checks_passed": 0, "checks_total": 0}
-    return _record(Grade, task_id=attempt.task_id, number=attempt.number, sealed=True, **grade)
-
-
-def _result(attempts: Sequence[Attempt], feedback_source: str, split: str) -> TaskResult:
+def _result(attempts: Sequence[Attempt], line: Mapping[str, str]) -> TaskResult:
     submitted, last = submitted_at(attempts).number, attempts[-1].number
-    ends = {"submitted": submitted, "best": submitted, "last": last, "stop_reason": "", "duration": 0.0, "split": split}
-    source = feedback_source
-    return _record(TaskResult, task_id=attempts[0].task_id, attempts=len(attempts), feedback_source=source, **ends)
-
-
-def _record(kind: type[T], **fields: object) -> T:
-    """A record of texts and values. Raises ValidationError: a text is not of the field's kind."""
-    return msgspec.convert(fields, kind, strict=False)
+    ends = {"submitted": submitted, "best": submitted, "last": last, "stop_reason": "", "duration": 0.0}
+    columns = {name: name for name in ("feedback_source", "split")}
+    return _record(TaskResult, line, columns, task_id=attempts[0].task_id, attempts=len(attempts), **ends)
 
 
 def _manifest(key: _Key, line: Mapping[str, str]) -> Manifest:
@@ -311,7 +300,10 @@ def _manifest(key: _Key, line: Mapping[str, str]) -> Manifest:
     shared = {"same_task": line["same_task"] == "1", "items": items}
     shared |= {"round_size": int(size)} if size else {}
     models, prices = (msgspec.json.decode(line[name], type=dict[str, str]) for name in ("models", "prices"))
-    return Manifest(
+    return _record(
+        Manifest,
+        line,
+        RUN,
         run_id=key.stream if key.checkpoint is None else f"{key.stream} after {key.checkpoint}",
         created_at="",
         seed=key.seed,
@@ -320,19 +312,11 @@ def _manifest(key: _Key, line: Mapping[str, str]) -> Manifest:
         git_commit="",
         dirty=False,
         package_versions={},
-        benchmark=line["benchmark"],
-        benchmark_digest=line["digest"],
-        tasks_digest=line["tasks_digest"],
-        provenance=Provenance(benchmark_file_digest=line["file_digest"]),
-        n_expected=int(line["n_tasks"]),
         prompt_digests={},
         model_fingerprint=models.pop("actor", ""),
         role_fingerprints=models,
         slots=1,
-        feedback_source=line["feedback_source"],
         shows_solutions=line["upper_bound"] == "1" and line["feedback_source"] != "oracle",
         isolation=(),
-        study=line["study"],
-        study_digest=line["study_digest"],
         prices=prices,
     )
