@@ -209,12 +209,11 @@ class Archive:
         self, task: Task, own: Sequence[Episode], k: int, min_score: float, outcome: Outcome = "any"
     ) -> list[Episode]:
         text, excess = query(task, own, self.match), 0 if self.same_task else len(self.buffer.by_task(task.task_id))
-        passed = {"any": (True, False), "passed": (True,), "failed": (False,)}[outcome]
         n = k + excess if k > 0 else 0
         while True:
             nearest = self.buffer.relevant(text, n, min_score)
             others = (episode for episode in nearest if self.same_task or episode.task_id != task.task_id)
-            chosen = [episode for episode in others if episode.passed in passed][:k]
+            chosen = [each for each in others if outcome in ("any", each.verdict)][:k]
             if len(chosen) >= k or len(nearest) < n:
                 return chosen
             n *= WIDER
