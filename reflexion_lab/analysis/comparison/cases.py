@@ -95,6 +95,8 @@ def load_cases(path: Path | str) -> list[Arm]:
         raise DataError(path, f"no column {missing[0]}", f"a {FILE} as `reflexion-lab report` writes it")
     runs: dict[_Key, list[dict[str, str]]] = defaultdict(list)
     for number, line in enumerate(lines, start=2):
+        if None in line or None in line.values():
+            raise DataError(f"{path}, line {number}", "too few or too many cells", "one for each column")
         try:
             checkpoint = line["checkpoint"]
             runs[_Key(line["arm"], int(line["seed"]), int(checkpoint) if checkpoint else None)].append(line)
