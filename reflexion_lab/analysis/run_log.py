@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 from msgspec.structs import replace
 
@@ -21,14 +21,18 @@ from reflexion_lab.records import (
     Attempt,
     Beginning,
     Check,
+    Evaluation,
     Grade,
     Manifest,
     Message,
     Record,
+    Reflection,
     Resumption,
     SetAside,
+    Step,
     SuiteVerdict,
     TaskResult,
+    Trajectory,
     Update,
     Usage,
     WrittenTests,
@@ -37,6 +41,7 @@ from reflexion_lab.runner.folder import registration
 from reflexion_lab.runner.folder.folder import BY_HAND, RunFolder
 from reflexion_lab.runner.folder.tidy import misfit
 
+R = TypeVar("R", bound=Record)
 _CURRENCY = re.compile(r"[^\s/]+/\S+ (\S+) per million")
 
 
@@ -45,7 +50,7 @@ class Log(Record, frozen=True, kw_only=True, dict=True):
 
     manifest: Manifest
     results: dict[str, TaskResult]
-    attempts: dict[str, list[Attempt]]
+    attempts: Mapping[str, list[Attempt]]
     grades: dict[tuple[str, int], Grade]
     written: dict[str, WrittenTests]
     """Tests that the model wrote, by task; empty unless they were the feedback."""
@@ -73,18 +78,27 @@ class Log(Record, frozen=True, kw_only=True, dict=True):
     """Folders of the pooled runs that lack tasks or hidden verdicts."""
 
     @classmethod
-    def read(cls, run: RunFolder, texts: bool | Literal["digests"] = True) -> Log:
+    def read(cls, run: RunFolder, texts: bool | Literal["digests", "on demand"] = True) -> Log:
         """Read a run folder.
 
         `texts`: False drops prompts, replies and other texts that no figure of a run uses, and takes a quarter of the
         memory. "digests", for comparisons, keeps the prompts of first attempts, and digests of other prompts and of
-        replies. Raises FolderError: a file cannot be read, or a result does not fit its attempts.
+        replies. "on demand" holds no attempt: those of a task are read whenever it is asked for. Raises FolderError: a
+        file cannot be read, or a result does not fit its attempts.
         """
         fresh = RunFolder(run.path)  # counts torn lines from 0
-        attempts = fresh.attempts if texts is True else _bare(fresh.each_attempt(), texts == "digests")
         results, grades = fresh.results, fresh.grades
+        attempts: Mapping[str, list[Attempt]]
+        numbers: Mapping[str, Iterable[int]]
+        if texts == "on demand":
+            attempts = stored = fresh.stored_attempts.of(results)
+            numbers = stored.lines
+        else:
+            every = fresh.attempts if texts is True else _bare(fresh.each_attempt(), texts == "digests")
+            attempts = {task_id: every.get(task_id, []) for task_id in results}
+            numbers = {task_id: [attempt.number for attempt in own] for task_id, own in attempts.items()}
         for task_id, result in sorted(results.items()):
-            if problem := misfit(result, [attempt.number for attempt in attempts.get(task_id, ())]):
+            if problem := misfit(result, list(numbers[task_id])):
                 expected = "both as the run wrote them"
                 raise FolderError(run.path / "results.jsonl", problem, expected, BY_HAND)
         written, manifest = fresh.written_tests, fresh.manifest
@@ -92,7 +106,7 @@ class Log(Record, frozen=True, kw_only=True, dict=True):
         return cls(
             manifest=manifest,
             results=results,
-            attempts={task_id: attempts[task_id] for task_id in results},
+            attempts=attempts,
             grades=grades,
             written={task_id: written[task_id] for task_id in results if task_id in written},
             suite_verdicts=fresh.suite_verdicts,
@@ -104,6 +118,11 @@ class Log(Record, frozen=True, kw_only=True, dict=True):
             deviations=tuple(registration.deviations_of(fresh.path, fresh.manifest)),
             torn=fresh.torn,
         )
+
+    def held(self, texts: bool) -> Log:
+        """Of a log that was read on demand, the one with all attempts; `texts`: as of `read`."""
+        every = (attempt for attempts in self.attempts.values() for attempt in attempts)
+        return replace(self, attempts=dict(self.attempts) if texts else _bare(every, has_digests=False))
 
     @property
     def by_task(self) -> Log:
@@ -284,24 +303,55 @@ class Log(Record, frozen=True, kw_only=True, dict=True):
         return [(a, self.grades[a.task_id, a.number]) for a in self.every] if self.is_graded else []
 
 
+NOTHING: dict[str, Any] = {}
+SHARED: dict[type[Record], tuple[str, ...]] = {
+    Attempt: ("task_id", "stop_reason", "delta", "memory", "selection_usage"),
+    Trajectory: ("strategy", "extraction", "model", "finish_reason", "ended", "status"),
+    Evaluation: ("outcome", "issues", "suggestions", "verification_type"),
+    Reflection: ("source", "category", "confidence_source", "flags"),
+}
+"""Fields that have few values in a run."""
+
+
 def _bare(every: Iterable[Attempt], has_digests: bool) -> dict[str, list[Attempt]]:
-    """Attempts by task without long texts; equal checks share one object."""
+    """Attempts by task without long texts: digests of programs and of what reflections say, and outcomes of checks.
+    Equal parts share one object.
+    """
     by_task: dict[str, list[Attempt]] = {}
-    known: dict[Check, Check] = {}
+    known: dict[Any, Any] = {}
+
+    def shared(record: R, **changes: Any) -> R:
+        fields = {name: getattr(record, name) for name in SHARED[type(record)]}
+        return replace(record, **{name: known.setdefault(value, value) for name, value in fields.items()}, **changes)
+
     for attempt in every:
-        trajectory, verdict, reflection = attempt.trajectory, attempt.evaluation, attempt.reflection
-        checks = tuple(known.setdefault(check, check) for check in verdict.checks)
-        steps = tuple(replace(step, messages=(), reply="", observation="", program="") for step in trajectory.steps)
         messages, reply = _digested(attempt) if has_digests else ((), "")
-        bare = replace(
-            attempt,
-            retrieved=tuple(replace(item, query="", text="") for item in attempt.retrieved),
-            trajectory=replace(trajectory, messages=messages, reply=reply, rationale="", steps=steps),
-            evaluation=replace(verdict, checks=checks, feedback="", output=""),
-            reflection=reflection and replace(reflection, text=""),
-        )
-        by_task.setdefault(attempt.task_id, []).append(bare)
+        work, verdict, words = attempt.trajectory, attempt.evaluation, attempt.reflection
+        steps, solution, others = tuple(map(_bare_step, work.steps)), _digest(work.solution), work.others or NOTHING
+        work = shared(work, solution=solution, others=others, messages=messages, reply=reply, rationale="", steps=steps)
+        checks, components = tuple(map(_outcome, verdict.checks)), verdict.components or NOTHING
+        checks = known.setdefault(checks, checks)
+        verdict = shared(verdict, checks=checks, components=components, feedback="", output="")
+        if words:
+            texts = {
+                name: _digest(getattr(words, name)) for name in ("root_cause", "what_went_wrong", "what_to_change")
+            }
+            words = shared(words, **texts, action_items=tuple(map(_digest, words.action_items)), text="")
+        retrieved = tuple(replace(item, query="", text="") for item in attempt.retrieved)
+        bare = shared(attempt, retrieved=retrieved, trajectory=work, evaluation=verdict, reflection=words)
+        by_task.setdefault(bare.task_id, []).append(bare)
     return by_task
+
+
+def _outcome(check: Check) -> Check:
+    """A check without its texts, unless the harness failed."""
+    bare = Check(name="", outcome=check.outcome, kind=check.kind, in_process=check.in_process)
+    return check if check.outcome == "harness_error" else bare
+
+
+def _bare_step(step: Step) -> Step:
+    critique = step.critique and replace(step.critique, messages=(), reply="")
+    return replace(step, messages=(), reply="", observation="", program="", critique=critique)
 
 
 def _digested(attempt: Attempt) -> tuple[tuple[Message, ...], str]:
@@ -309,8 +359,9 @@ def _digested(attempt: Attempt) -> tuple[tuple[Message, ...], str]:
     messages, reply = attempt.trajectory.messages, attempt.trajectory.reply
     if attempt.number > 1 and messages:
         messages = (Message(role="user", content=_digest(repr([message.content for message in messages]))),)
-    return messages, _digest(reply) if reply else ""
+    return messages, _digest(reply)
 
 
 def _digest(text: str) -> str:
-    return hashlib.blake2b(text.encode(errors="replace"), digest_size=16).hexdigest()
+    """A blank text as it is."""
+    return hashlib.blake2b(text.encode(errors="replace"), digest_size=8).hexdigest() if text.strip() else text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import ChainMap, Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Any, Literal
@@ -52,7 +52,7 @@ def with_others(run: RunFolder) -> list[RunFolder]:
     return grouped([run, *others])[0]
 
 
-def read(group: Sequence[RunFolder], texts: bool | Literal["digests"] = True) -> Log:
+def read(group: Sequence[RunFolder], texts: bool | Literal["digests", "on demand"] = True) -> Log:
     """The log of one run, from the folders of its shards. Raises FolderError: as of `Log.read`; two hold a task."""
     logs = [Log.read(run, texts) for run in group]
     first, n = logs[0], shard_of(logs[0].manifest.config).partition("/")[2]
@@ -74,7 +74,7 @@ def read(group: Sequence[RunFolder], texts: bool | Literal["digests"] = True) ->
         first,
         manifest=manifest,
         results=results,
-        attempts=dict(every(log.attempts.items() for log in logs)),
+        attempts=ChainMap(*(log.attempts for log in reversed(logs))),  # type: ignore[arg-type]  # only read
         grades=dict(every(log.grades.items() for log in logs)),
         written=dict(every(log.written.items() for log in logs)),
         suite_verdicts=dict(every(log.suite_verdicts.items() for log in logs)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, partial
 from operator import attrgetter
@@ -19,13 +20,12 @@ from reflexion_lab.analysis.learning.transitions import (
     learning_rate,
     trend,
 )
-from reflexion_lab.analysis.shards import read
+from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats.estimators import verdict
 from reflexion_lab.analysis.stats.intervals import Rate
 from reflexion_lab.analysis.summary import is_priced
 from reflexion_lab.loop.selection import submitted_at
 from reflexion_lab.records import ITEM_SOURCE, Attempt, Critique, Grade, Reflection, Retrieved, TaskResult, Usage
-from reflexion_lab.runner.folder.folder import RunFolder
 
 
 class Loop:
@@ -40,9 +40,17 @@ class Loop:
         grades = (run.log.grades.get((result.task_id, attempt.number)) for attempt in self.attempts)
         self.grades: list[Grade | None] = list(grades)
         self.usages = [attempt.usage for attempt in self.attempts]
-        self.spent = [sum(usage.values(), Usage()) for usage in self.usages]
-        before = run.log.overhead.get(result.task_id, Usage())
-        self.so_far = list(itertools.accumulate(self.spent, initial=before))[1:]
+
+    @cached_property
+    def spent(self) -> list[Usage]:
+        """Of each attempt."""
+        return [sum(usage.values(), Usage()) for usage in self.usages]
+
+    @cached_property
+    def so_far(self) -> list[Usage]:
+        """Up to each attempt, with what was spent before the first."""
+        before = self.run.log.overhead.get(self.result.task_id, Usage())
+        return list(itertools.accumulate(self.spent, initial=before))[1:]
 
     @property
     def rewards(self) -> list[float]:
@@ -71,14 +79,28 @@ class Loop:
 
 
 class Run:
-    """A run with its loops, from its folder or those of its shards; `texts`: with the texts of prompts and replies."""
+    """A run at a path."""
 
-    def __init__(self, folders: Sequence[RunFolder], texts: bool) -> None:
-        self.path: Path = folders[0].path
-        self.log = read(folders, texts or not metrics.all_built_in())
-        self.loops = [Loop(self, result) for result in self.log.results.values()]
-        self.usage = sum((loop.so_far[-1] for loop in self.loops), Usage())
-        self.is_priced = is_priced(self.log)
+    def __init__(self, path: Path, log: Log) -> None:
+        self.path = path
+        self.log = log
+        usages = (usage for loop in self.loops for usage in loop.usages)  # of which each is read once, in any case
+        self.roles = dict.fromkeys(role for usage in usages for role in usage)
+        """Roles of any attempt, in order."""
+
+    @property
+    def loops(self) -> Iterator[Loop]:
+        """Read one by one, unless the log holds them."""
+        return (Loop(self, result) for result in self.log.results.values())
+
+    @cached_property
+    def usage(self) -> Usage:
+        return sum((loop.so_far[-1] for loop in self.loops), Usage())
+
+    @cached_property
+    def is_priced(self) -> bool:
+        has_prices = bool(self.log.manifest.prices)
+        return is_priced(self.log) if has_prices else any(loop.so_far[-1].cost for loop in self.loops)
 
     def cost(self, usage: Usage) -> float:
         """NaN if it is not known."""
@@ -95,8 +117,7 @@ class Run:
     @cached_property
     def solved(self) -> Rate | None:
         """Hidden verdicts on submissions; None until the run is finished in every shard, and without any verdict."""
-        grades = [loop.grades[loop.submitted] for loop in self.loops]
-        is_finished = len(grades) == self.log.manifest.n_expected and all(grades)
+        is_finished = len(self.log.submitted) == self.log.manifest.n_expected
         rate = metrics.pass_at_1(self.log.headline)
         return rate if is_finished and rate.n and not self.log.lacks_shards else None
 
@@ -110,8 +131,14 @@ class AttemptRow(NamedTuple):
     number: int
     attempt: Attempt
     grade: Grade | None
-    spent: Usage
-    so_far: Usage
+
+    @property
+    def spent(self) -> Usage:
+        return self.loop.spent[self.place]
+
+    @property
+    def so_far(self) -> Usage:
+        return self.loop.so_far[self.place]
 
 
 class PartRow(NamedTuple):
@@ -138,24 +165,23 @@ class Recalled(NamedTuple):
 def attempts(loops: Iterable[Loop]) -> Iterator[AttemptRow]:
     for loop in loops:
         for place, attempt in enumerate(loop.attempts):
-            spent, so_far = loop.spent[place], loop.so_far[place]
-            yield AttemptRow(loop, place, attempt.number, attempt, loop.grades[place], spent, so_far)
+            yield AttemptRow(loop, place, attempt.number, attempt, loop.grades[place])
 
 
-def checks(rows: Iterable[AttemptRow]) -> Iterator[PartRow]:
-    for row in rows:
+def checks(loops: Iterable[Loop]) -> Iterator[PartRow]:
+    for row in attempts(loops):
         for place, check in enumerate(row.attempt.evaluation.checks, 1):
             yield PartRow(row.loop, row.number, place, check)
 
 
-def reflections(rows: Iterable[AttemptRow]) -> Iterator[PartRow]:
-    for row in rows:
+def reflections(loops: Iterable[Loop]) -> Iterator[PartRow]:
+    for row in attempts(loops):
         if row.attempt.reflection:
             yield PartRow(row.loop, row.number, 1, row.attempt.reflection)
 
 
-def memories(rows: Iterable[AttemptRow]) -> Iterator[PartRow]:
-    for row in rows:
+def memories(loops: Iterable[Loop]) -> Iterator[PartRow]:
+    for row in attempts(loops):
         attempt, own = row.attempt, row.loop.run.log.run_ids
         places = {item.item_id: item for item in attempt.retrieved}
         recalled = ((kind, name) for kind, names in attempt.recalled_by_kind.items() for name in names)
@@ -172,7 +198,7 @@ def _source(name: str, own: Sequence[str]) -> tuple[str | None, str | None, int 
     if not match:
         return None, None, None
     number = int(match["last"]) if name.startswith("ep-") and match["last"].isdecimal() else None
-    return match["run"] or own[0], match["task"], number
+    return sys.intern(match["run"] or own[0]), sys.intern(match["task"]), number
 
 
 Columns = dict[str, tuple[str, Callable[[Any], object]]]
@@ -207,7 +233,7 @@ RUNS: Columns = {
     "upper_bound": ("Float64", lambda run: run.solved.share if run.solved and run.is_upper_bound else None),
     "low": ("Float64", lambda run: run.solved.low if run.solved else None),
     "high": ("Float64", lambda run: run.solved.high if run.solved else None),
-    "attempts": ("int64", lambda run: sum(len(loop.attempts) for loop in run.loops)),
+    "attempts": ("int64", lambda run: len(run.log.every)),
     "tokens": ("int64", lambda run: run.usage.tokens),
     **kinds_of_tokens(lambda run: run.usage),
     "calls": ("int64", lambda run: run.usage.calls),

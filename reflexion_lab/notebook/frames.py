@@ -10,11 +10,15 @@ in columns that begin with `hidden_`, in `pass_at_1` and `upper_bound` of a run,
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from reflexion_lab.analysis import metrics
 from reflexion_lab.analysis.run_list import selected
-from reflexion_lab.analysis.shards import grouped
+from reflexion_lab.analysis.shards import grouped, read
 from reflexion_lab.notebook.frame_rows import (
     ATTEMPT_TEXTS,
     ATTEMPTS,
@@ -31,6 +35,7 @@ from reflexion_lab.notebook.frame_rows import (
     TASKS,
     AttemptRow,
     Columns,
+    Loop,
     Run,
     attempts,
     checks,
@@ -48,32 +53,79 @@ if TYPE_CHECKING:
 NO_USAGE = Usage()
 
 
-class Frames(NamedTuple):
-    """The tables of some runs. Tokens, calls, seconds and cost include cached calls."""
+class Frames:
+    """The tables of some runs. Each is read when it is first asked for, in one pass over the attempts, of which only
+    its columns are kept; what a run appends after `load` is in none. Tokens, calls, seconds and cost include cached
+    calls.
+    """
 
-    runs: pd.DataFrame
-    """One row per run. Config values in which the runs differ are columns, by dotted key. `pass_at_1` (of an oracle,
-    `upper_bound`) and its 95 % interval `low`, `high` are over the `n` tasks with a hidden verdict; they are NA
-    until the run is finished. `no_verdict` is the number of other tasks. `memory_of` is the run whose memory a frozen
-    run has, `memory_after` the rounds after which it was taken (NA: all)."""
-    tasks: pd.DataFrame
-    """One row per task of a run. Tasks of one `cluster` (template, family, repository) are no independent units: for an
-    interval, group by it and not by `task_id`. A task that stands alone has its id there. `learning_rate`, `trend`,
-    `diminishing_returns` and `breakthroughs` (numbers of attempts) describe the feedback rewards, `errors_removed` the
-    failing checks; see `learning.transitions`."""
-    attempts: pd.DataFrame
-    """One row per attempt. `passed` is the feedback verdict, NA without one. `tokens_so_far` and `cost_so_far` are
-    cumulative within a loop and include written tests."""
-    checks: pd.DataFrame
-    """One row per feedback check of an attempt; `place` counts from 1."""
-    reflections: pd.DataFrame
-    """One row per reflection; `number` is its attempt."""
-    memory: pd.DataFrame
-    """One row per episode, wisdom, mistake, item or insight (its own id) that an attempt recalled. Sources are NA if
-    the id names none; `retriever`, `rank` and `score` (`records.Retrieved`) if no search found it."""
+    NAMES = ("runs", "tasks", "attempts", "checks", "reflections", "memory")
+
+    def __init__(self, runs: Sequence[Run], texts: bool) -> None:
+        self._runs = runs
+        self._texts = texts
+
+    @cached_property
+    def runs(self) -> pd.DataFrame:
+        """One row per run. Config values in which the runs differ are columns, by dotted key. `pass_at_1` (of an
+        oracle, `upper_bound`) and its 95 % interval `low`, `high` are over the `n` tasks with a hidden verdict; they
+        are NA until the run is finished. `no_verdict` is the number of other tasks. `memory_of` is the run whose memory
+        a frozen run has, `memory_after` the rounds after which it was taken (NA: all).
+        """
+        with_texts = not metrics.all_built_in()
+        whole = (Run(run.path, run.log.held(with_texts)) for run in self._runs)
+        return _frame(whole, RUNS | metric_columns("run") | _swept(self._runs))
+
+    @cached_property
+    def tasks(self) -> pd.DataFrame:
+        """One row per task of a run. Tasks of one `cluster` (template, family, repository) are no independent units:
+        for an interval, group by it and not by `task_id`. A task that stands alone has its id there. `learning_rate`,
+        `trend`, `diminishing_returns` and `breakthroughs` (numbers of attempts) describe the feedback rewards,
+        `errors_removed` the failing checks; see `learning.transitions`.
+        """
+        return _frame(self._loops, HEAD | CLUSTER | TASKS | metric_columns("task"))
+
+    @cached_property
+    def attempts(self) -> pd.DataFrame:
+        """One row per attempt. `passed` is the feedback verdict, NA without one. `tokens_so_far` and `cost_so_far` are
+        cumulative within a loop and include written tests.
+        """
+        roles = dict.fromkeys(role for run in self._runs for role in run.roles)
+        by_role = {f"tokens_{role}": ("int64", functools.partial(_tokens, role)) for role in roles}
+        columns = HEAD | CLUSTER | NUMBER | ATTEMPTS | by_role | metric_columns("attempt")
+        return self._of_attempts(attempts, columns, ATTEMPT_TEXTS)
+
+    @cached_property
+    def checks(self) -> pd.DataFrame:
+        """One row per feedback check of an attempt; `place` counts from 1."""
+        return self._of_attempts(checks, HEAD | NUMBER | CHECKS, CHECK_TEXTS)
+
+    @cached_property
+    def reflections(self) -> pd.DataFrame:
+        """One row per reflection; `number` is its attempt."""
+        return self._of_attempts(reflections, HEAD | NUMBER | REFLECTIONS, REFLECTION_TEXTS)
+
+    @cached_property
+    def memory(self) -> pd.DataFrame:
+        """One row per episode, wisdom, mistake, item or insight (its own id) that an attempt recalled. Sources are NA
+        if the id names none; `retriever`, `rank` and `score` (`records.Retrieved`) if no search found it.
+        """
+        return self._of_attempts(memories, HEAD | NUMBER | MEMORY, MEMORY_TEXTS)
+
+    @property
+    def _loops(self) -> Iterator[Loop]:
+        return (loop for run in self._runs for loop in run.loops)
+
+    def _of_attempts(
+        self, rows: Callable[[Iterable[Loop]], Iterable[Any]], columns: Columns, texts: Columns
+    ) -> pd.DataFrame:
+        return _frame(rows(self._loops), columns | (texts if self._texts else {}))
+
+    def __iter__(self) -> Iterator[pd.DataFrame]:
+        return (getattr(self, name) for name in self.NAMES)
 
     def __repr__(self) -> str:
-        sizes = zip(self._fields, self, strict=True)
+        sizes = zip(self.NAMES, self, strict=True)
         return "\n".join(f".{name}: {len(frame)} rows, {frame.shape[1]} columns" for name, frame in sizes)
 
     def _repr_html_(self) -> str:
@@ -94,29 +146,32 @@ def load(*runs: object, texts: bool = False, where: Sequence[str] = ()) -> Frame
     where : Sequence[str], default ()
         Only runs with these settings: `run_list.selected`.
     """
-    all_runs = readable(grouped(selected(some_folders(*runs), where)), lambda group: Run(group, texts))
-    loops = [loop for run in all_runs for loop in run.loops]
-    rows = list(attempts(loops))
-    attempt_columns = ATTEMPTS | _by_role(rows) | metric_columns("attempt") | (ATTEMPT_TEXTS if texts else {})
-    return Frames(
-        runs=_frame(all_runs, RUNS | metric_columns("run") | _swept(all_runs)),
-        tasks=_frame(loops, HEAD | CLUSTER | TASKS | metric_columns("task")),
-        attempts=_frame(rows, HEAD | CLUSTER | NUMBER | attempt_columns),
-        checks=_frame(list(checks(rows)), HEAD | NUMBER | CHECKS | (CHECK_TEXTS if texts else {})),
-        reflections=_frame(list(reflections(rows)), HEAD | NUMBER | REFLECTIONS | (REFLECTION_TEXTS if texts else {})),
-        memory=_frame(list(memories(rows)), HEAD | NUMBER | MEMORY | (MEMORY_TEXTS if texts else {})),
-    )
+    groups = grouped(selected(some_folders(*runs), where))
+    return Frames(readable(groups, lambda group: Run(group[0].path, read(group, "on demand"))), texts)
 
 
-def _frame(rows: Sequence[object], columns: Columns) -> pd.DataFrame:
+BATCH = 5_000
+"""Rows of which all values are held at once; earlier ones are held as columns."""
+
+
+def _frame(rows: Iterable[object], columns: Columns) -> pd.DataFrame:
     import pandas as pd
 
-    return pd.DataFrame({key: pd.Series([of(row) for row in rows], dtype=kind) for key, (kind, of) in columns.items()})
+    values, kinds = ([of(row) for _, of in columns.values()] for row in rows), [kind for kind, _ in columns.values()]
+    parts = [[pd.Series([], dtype=kind)] for kind in kinds]
+    while batch := list(itertools.islice(values, BATCH)):
+        for part, column, kind in zip(parts, zip(*batch, strict=True), kinds, strict=True):
+            part.append(pd.Series(column, dtype=kind))
+    frame = {}
+    for name, kind, part in zip(columns, kinds, parts, strict=True):
+        frame[name] = pd.concat(part[len(part) > 1 :], ignore_index=True).astype(kind)  # type: ignore[call-overload]
+        part.clear()
+    return pd.DataFrame(frame, copy=False)
 
 
 def _swept(runs: Sequence[Run]) -> Columns:
     """Config values in which runs differ; NA for a run without the key."""
-    configs = {run: settings(run.log.manifest.config) for run in runs}
+    configs = {run.path: settings(run.log.manifest.config) for run in runs}
     known = {"arm", "seed", "feedback_source", "benchmark.name"}
     keys = list(dict.fromkeys(key for config in configs.values() for key in config))
     columns: Columns = {}
@@ -128,9 +183,9 @@ def _swept(runs: Sequence[Run]) -> Columns:
     return columns
 
 
-def _value(configs: Mapping[Run, Mapping[str, object]], key: str, run: Run) -> object:
+def _value(configs: Mapping[Path, Mapping[str, object]], key: str, run: Run) -> object:
     """Lists as text, since pandas cannot group by lists."""
-    value = configs[run].get(key)
+    value = configs[run.path].get(key)
     return str(value) if isinstance(value, list) else value
 
 
@@ -139,12 +194,6 @@ def _kind(values: Iterable[object]) -> str:
     return {frozenset({bool}): "boolean", frozenset({int}): "Int64", frozenset({float}): "Float64"}.get(
         frozenset(kinds), "Float64" if kinds == {int, float} else "object" if len(kinds) > 1 else "category"
     )
-
-
-def _by_role(rows: Sequence[AttemptRow]) -> Columns:
-    """Tokens of each role of any attempt."""
-    roles = dict.fromkeys(role for row in rows for role in row.loop.usages[row.place])
-    return {f"tokens_{role}": ("int64", functools.partial(_tokens, role)) for role in roles}
 
 
 def _tokens(role: str, row: AttemptRow) -> int:

@@ -1,6 +1,8 @@
+import gc
 import subprocess
 import sys
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -8,7 +10,8 @@ from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.summary import summary
 from reflexion_lab.notebook.frame_rows import _source
 from reflexion_lab.notebook.frames import load
-from reflexion_lab.records import Check, MemoryState, Usage, WrittenTests
+from reflexion_lab.records import Attempt, Check, MemoryState, Usage, WrittenTests
+from reflexion_lab.runner.folder import folder
 from reflexion_lab.runner.folder.folder import RunFolder
 
 VERDICTS = {"a": [(1.0, True)], "b": [(0.5, False), (1.0, False)], "c": [(0.0, True), (0.5, False), (0.5, True)]}
@@ -81,7 +84,7 @@ def test_the_curve_can_be_computed_from_the_attempts(named):
 
 def test_what_hidden_tests_said_is_only_in_columns_that_say_so(named):
     frames = load(named("one"), texts=True)
-    names = {name for frame in frames[1:] for name in frame if name.startswith("hidden_")}
+    names = {name for frame in list(frames)[1:] for name in frame if name.startswith("hidden_")}
     of_first = {"hidden_passed_first", "hidden_any_solved"}
     assert names == {"hidden_passed", "hidden_outcome", "hidden_base_passed"} | of_first
     feedback = frames.attempts.set_index(["task_id", "number"]).passed
@@ -103,7 +106,7 @@ def test_a_run_that_has_just_begun_has_empty_tables_with_all_columns(named, writ
     full = load(named("full"))
     empty = load(named("empty", verdicts={}, n_expected=3))
     assert [len(frame) for frame in empty] == [1, 0, 0, 0, 0, 0]
-    for frame, other in zip(empty[1:], full[1:], strict=True):
+    for frame, other in zip(list(empty)[1:], list(full)[1:], strict=True):
         items = [name for name in other if not name.startswith("tokens_") or name in frame]
         assert list(frame) == items
         assert [frame[name].dtype.name for name in frame] == [other[name].dtype.name for name in items]
@@ -144,6 +147,32 @@ def test_texts_come_only_when_asked_for(named):
     assert {"what_to_change", "text"} <= set(full.reflections) - set(plain.reflections)
     assert {"expected", "actual", "message"} <= set(full.checks) - set(plain.checks)
     assert full.attempts.solution.tolist() == ["code"] * 6
+
+
+def test_attempts_are_read_for_a_table_when_it_is_asked_for_and_held_for_two_loops_at_most(named, monkeypatch):
+    def live():
+        return sum(isinstance(thing, Attempt) for thing in gc.get_objects())
+
+    class Counting:
+        numbers, most = [], 0
+
+        def decode(self, line):
+            attempt = msgspec.json.decode(line, type=Attempt)
+            self.numbers.append(attempt.number)
+            self.most = max(self.most, live() - before)
+            return attempt
+
+    run, before = named("one"), live()
+    run.write_manifest(replace(run.manifest, prices={"actor": "0/0 per million"}))
+    monkeypatch.setattr(folder, "_ATTEMPT", reader := Counting())
+    frames = load(run, texts=True)
+    reads = [len(reader.numbers)]
+    for name in ("attempts", "checks", "attempts", "tasks"):
+        assert len(getattr(frames, name))
+        reads.append(len(reader.numbers))
+    assert reads == [6, 12, 18, 18, 24]
+    assert reader.most <= 2 + 3  # of the loop before the last, and of the last
+    assert live() == before
 
 
 def test_tokens_are_told_by_role_and_add_up(named):

@@ -32,6 +32,7 @@ import warnings
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from copy import copy
 from itertools import accumulate
 from pathlib import Path
 from typing import TypeVar
@@ -303,12 +304,12 @@ class RunFolder:
         return [(place.task_id, place.number) for _, place in self._read("attempts.jsonl", _Place)]
 
     @property
-    def stored_attempts(self) -> Mapping[str, list[Attempt]]:
+    def stored_attempts(self) -> StoredAttempts:
         """The same attempts by task, read when a task is asked for."""
         by_task: dict[str, dict[int, int]] = {}
         for line, attempt in self._read("attempts.jsonl", _Place):
             _count(by_task, attempt, line)
-        return _Stored(self.path / "attempts.jsonl", {name: list(lines.values()) for name, lines in by_task.items()})
+        return StoredAttempts(self.path / "attempts.jsonl", by_task)
 
     @property
     def results(self) -> dict[str, TaskResult]:
@@ -381,35 +382,54 @@ class RunFolder:
                 try:
                     yield number, decoder.decode(line)
                 except msgspec.ValidationError as problem:
-                    where = f"{path}, line {number}: {problem}; was it written by another version?"
-                    raise FolderError(where, hint=BY_HAND) from None
+                    raise _misread(path, number, problem) from None
                 except UNREADABLE:
                     self.torn += 1
 
 
-class _Stored(Mapping[str, list[Attempt]]):
-    """Attempts in a file, by task, given the numbers of their lines from 1."""
+class StoredAttempts(Mapping[str, list[Attempt]]):
+    """Attempts in a file, by task, given the numbers of their lines from 1 by their own numbers."""
 
-    def __init__(self, path: Path, lines: Mapping[str, list[int]]) -> None:
+    def __init__(self, path: Path, lines: Mapping[str, Mapping[int, int]]) -> None:
         self._path = path
-        self._lines = lines
+        self.lines = lines
         self._ends = array("q", [0])
         """Offsets of the ends of the lines."""
         if lines:
             with path.open("rb") as file:
                 self._ends.extend(accumulate(map(len, file)))
 
+    def of(self, task_ids: Iterable[str]) -> StoredAttempts:
+        """Those of these tasks, in their order."""
+        part = copy(self)
+        part.lines = {task_id: self.lines.get(task_id, {}) for task_id in task_ids}
+        return part
+
     def __getitem__(self, task_id: str) -> list[Attempt]:
-        decode = msgspec.json.Decoder(Attempt).decode
+        """Raises FolderError: a line cannot be read, or is another than it was."""
+        attempts = []
         with self._path.open("rb") as file:
-            spans = ((self._ends[line - 1], self._ends[line]) for line in self._lines[task_id])
-            return [decode(os.pread(file.fileno(), end - start, start)) for start, end in spans]
+            for line in self.lines[task_id].values():
+                start, end = self._ends[line - 1], self._ends[line]
+                try:
+                    attempts.append(_ATTEMPT.decode(os.pread(file.fileno(), end - start, start)))
+                except UNREADABLE as problem:
+                    raise _misread(self._path, line, problem) from None
+        return attempts
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._lines)
+        return iter(self.lines)
 
     def __len__(self) -> int:
-        return len(self._lines)
+        return len(self.lines)
+
+
+_ATTEMPT = msgspec.json.Decoder(Attempt)
+
+
+def _misread(path: Path, line: int, problem: Exception) -> FolderError:
+    where = f"{path}, line {line}: {problem}; was it written by another version?"
+    return FolderError(where, hint=BY_HAND)
 
 
 def read_beginning(path: Path) -> Beginning | None:
