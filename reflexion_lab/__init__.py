@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from reflexion_lab.notebook.agent import Agent as agent  # noqa: N813
     from reflexion_lab.notebook.compare import compare, report
     from reflexion_lab.notebook.explore import explore
-    from reflexion_lab.notebook.run import by_hand, compose, estimate, load, run, runs, sweep
+    from reflexion_lab.notebook.frames import load
+    from reflexion_lab.notebook.run import by_hand, compose, estimate, run, runs, sweep
     from reflexion_lab.notebook.view import view
     from reflexion_lab.records import Evaluation, Task, Trajectory
     from reflexion_lab.tasks.evaluators.combined import Combined
@@ -51,7 +52,8 @@ _HOMES = {
     "memory.recall": ("Similar", "Window", "WindowThenSimilar"),
     "notebook.compare": ("compare", "report"),
     "notebook.explore": ("explore",),
-    "notebook.run": ("by_hand", "compose", "estimate", "load", "run", "runs", "sweep"),
+    "notebook.frames": ("load",),
+    "notebook.run": ("by_hand", "compose", "estimate", "run", "runs", "sweep"),
     "notebook.view": ("view",),
     "records": ("Evaluation", "Task", "Trajectory"),
     "tasks.evaluators.combined": ("Combined",),

@@ -87,27 +87,19 @@ class Log(Record, frozen=True, kw_only=True, dict=True):
         file cannot be read, or a result does not fit its attempts.
         """
         fresh = RunFolder(run.path)  # counts torn lines from 0
-        results, grades = fresh.results, fresh.grades
-        attempts: Mapping[str, list[Attempt]]
-        numbers: Mapping[str, Iterable[int]]
-        if texts == "on demand":
-            attempts = stored = fresh.stored_attempts.of(results)
-            numbers = stored.lines
-        else:
-            every = fresh.attempts if texts is True else _bare(fresh.each_attempt(), texts == "digests")
-            attempts = {task_id: every.get(task_id, []) for task_id in results}
-            numbers = {task_id: [attempt.number for attempt in own] for task_id, own in attempts.items()}
+        results = fresh.results
+        stored = fresh.stored_attempts.of(results)
         for task_id, result in sorted(results.items()):
-            if problem := misfit(result, list(numbers[task_id])):
+            if problem := misfit(result, list(stored.lines[task_id])):
                 expected = "both as the run wrote them"
                 raise FolderError(run.path / "results.jsonl", problem, expected, BY_HAND)
         written, manifest = fresh.written_tests, fresh.manifest
         clusters = {task_id: result.cluster or task_id for task_id, result in results.items()}
-        return cls(
+        log = cls(
             manifest=manifest,
             results=results,
-            attempts=attempts,
-            grades=grades,
+            attempts=stored,
+            grades=fresh.grades,
             written={task_id: written[task_id] for task_id in results if task_id in written},
             suite_verdicts=fresh.suite_verdicts,
             clusters=merged(clusters),
@@ -118,11 +110,12 @@ class Log(Record, frozen=True, kw_only=True, dict=True):
             deviations=tuple(registration.deviations_of(fresh.path, fresh.manifest)),
             torn=fresh.torn,
         )
+        return log if texts == "on demand" else log.held(texts)
 
-    def held(self, texts: bool) -> Log:
+    def held(self, texts: bool | Literal["digests"]) -> Log:
         """Of a log that was read on demand, the one with all attempts; `texts`: as of `read`."""
         every = (attempt for attempts in self.attempts.values() for attempt in attempts)
-        return replace(self, attempts=dict(self.attempts) if texts else _bare(every, has_digests=False))
+        return replace(self, attempts=dict(self.attempts) if texts is True else _bare(every, texts == "digests"))
 
     @property
     def by_task(self) -> Log:
@@ -303,7 +296,6 @@ class Log(Record, frozen=True, kw_only=True, dict=True):
         return [(a, self.grades[a.task_id, a.number]) for a in self.every] if self.is_graded else []
 
 
-NOTHING: dict[str, Any] = {}
 SHARED: dict[type[Record], tuple[str, ...]] = {
     Attempt: ("task_id", "stop_reason", "delta", "memory", "selection_usage"),
     Trajectory: ("strategy", "extraction", "model", "finish_reason", "ended", "status"),
@@ -311,6 +303,7 @@ SHARED: dict[type[Record], tuple[str, ...]] = {
     Reflection: ("source", "category", "confidence_source", "flags"),
 }
 """Fields that have few values in a run."""
+WORDS = ("root_cause", "what_went_wrong", "what_to_change")
 
 
 def _bare(every: Iterable[Attempt], has_digests: bool) -> dict[str, list[Attempt]]:
@@ -327,16 +320,14 @@ def _bare(every: Iterable[Attempt], has_digests: bool) -> dict[str, list[Attempt
     for attempt in every:
         messages, reply = _digested(attempt) if has_digests else ((), "")
         work, verdict, words = attempt.trajectory, attempt.evaluation, attempt.reflection
-        steps, solution, others = tuple(map(_bare_step, work.steps)), _digest(work.solution), work.others or NOTHING
-        work = shared(work, solution=solution, others=others, messages=messages, reply=reply, rationale="", steps=steps)
-        checks, components = tuple(map(_outcome, verdict.checks)), verdict.components or NOTHING
-        checks = known.setdefault(checks, checks)
-        verdict = shared(verdict, checks=checks, components=components, feedback="", output="")
+        steps, solution = tuple(map(_bare_step, work.steps)), _digest(work.solution)
+        work = shared(work, solution=solution, messages=messages, reply=reply, rationale="", steps=steps)
+        checks = tuple(map(_outcome, verdict.checks))
+        verdict = shared(verdict, checks=known.setdefault(checks, checks), feedback="", output="")
         if words:
-            texts = {
-                name: _digest(getattr(words, name)) for name in ("root_cause", "what_went_wrong", "what_to_change")
-            }
-            words = shared(words, **texts, action_items=tuple(map(_digest, words.action_items)), text="")
+            actions = tuple(map(_digest, words.action_items))
+            digests = {name: _digest(getattr(words, name)) for name in WORDS}
+            words = shared(words, action_items=actions, text="", **digests)
         retrieved = tuple(replace(item, query="", text="") for item in attempt.retrieved)
         bare = shared(attempt, retrieved=retrieved, trajectory=work, evaluation=verdict, reflection=words)
         by_task.setdefault(bare.task_id, []).append(bare)

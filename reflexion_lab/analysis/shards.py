@@ -68,6 +68,7 @@ def read(group: Sequence[RunFolder], texts: bool | Literal["digests", "on demand
     results = dict(every(log.results.items() for log in logs))
     if len(results) < sum(len(log.results) for log in logs):
         raise FolderError(group[0].path, "a task in two of its shards", "shards of the same tasks and clusters")
+    by_task = ("grades", "written", "suite_verdicts", "clusters")
     of_all = deviations_of(group[0].path, manifest)
     begun = (resumption(first.manifest, log.manifest) for log in logs[1:])  # what differs counts as after a resumption
     return replace(
@@ -75,10 +76,7 @@ def read(group: Sequence[RunFolder], texts: bool | Literal["digests", "on demand
         manifest=manifest,
         results=results,
         attempts=ChainMap(*(log.attempts for log in reversed(logs))),  # type: ignore[arg-type]  # only read
-        grades=dict(every(log.grades.items() for log in logs)),
-        written=dict(every(log.written.items() for log in logs)),
-        suite_verdicts=dict(every(log.suite_verdicts.items() for log in logs)),
-        clusters=dict(every(log.clusters.items() for log in logs)),
+        **{name: dict(every(getattr(log, name).items() for log in logs)) for name in by_task},
         set_aside=tuple(every(log.set_aside for log in logs)),
         resumptions=(*(each for each in begun if changes(manifest, each)), *every(log.resumptions for log in logs)),
         deviations=tuple(dict.fromkeys((*every(log.deviations for log in logs), *of_all))),

@@ -34,11 +34,10 @@ class Loop:
     def __init__(self, run: Run, result: TaskResult) -> None:
         self.run = run
         self.result = result
-        self.head = run.log.manifest.run_id, run.arm, run.log.manifest.seed, result.task_id
+        self.head = run.log.manifest.run_id, run.log.arm, run.log.manifest.seed, result.task_id
         self.cluster = run.log.clusters.get(result.task_id, result.task_id)
         self.attempts: Sequence[Attempt] = run.log.attempts[result.task_id]
-        grades = (run.log.grades.get((result.task_id, attempt.number)) for attempt in self.attempts)
-        self.grades: list[Grade | None] = list(grades)
+        self.grades = [run.log.grades.get((result.task_id, attempt.number)) for attempt in self.attempts]
         self.usages = [attempt.usage for attempt in self.attempts]
 
     @cached_property
@@ -55,11 +54,6 @@ class Loop:
     @property
     def rewards(self) -> list[float]:
         return [attempt.evaluation.reward for attempt in self.attempts]
-
-    @property
-    def errors(self) -> list[int]:
-        """Failing feedback checks, by attempt."""
-        return [len(attempt.evaluation.failures) for attempt in self.attempts]
 
     @property
     def loop(self) -> Loop:
@@ -106,14 +100,6 @@ class Run:
         """NaN if it is not known."""
         return usage.cost if self.is_priced and not usage.uncounted else math.nan
 
-    @property
-    def arm(self) -> str:
-        return self.log.arm
-
-    @property
-    def is_upper_bound(self) -> bool:
-        return self.log.is_upper_bound
-
     @cached_property
     def solved(self) -> Rate | None:
         """Hidden verdicts on submissions; None until the run is finished in every shard, and without any verdict."""
@@ -131,14 +117,6 @@ class AttemptRow(NamedTuple):
     number: int
     attempt: Attempt
     grade: Grade | None
-
-    @property
-    def spent(self) -> Usage:
-        return self.loop.spent[self.place]
-
-    @property
-    def so_far(self) -> Usage:
-        return self.loop.so_far[self.place]
 
 
 class PartRow(NamedTuple):
@@ -217,7 +195,7 @@ def kinds_of_tokens(usage: Callable[[Any], Usage]) -> Columns:
 
 RUNS: Columns = {
     "run_id": ("category", lambda run: run.log.manifest.run_id),
-    "arm": ("category", lambda run: run.arm),
+    "arm": ("category", lambda run: run.log.arm),
     "seed": ("int64", lambda run: run.log.manifest.seed),
     "benchmark": ("category", lambda run: run.log.manifest.benchmark),
     "feedback_source": ("category", lambda run: run.log.manifest.feedback_source),
@@ -229,8 +207,8 @@ RUNS: Columns = {
     "n": ("int64", lambda run: len(run.log.headline.results) - len(run.log.headline.no_verdict)),
     "no_verdict": ("int64", lambda run: len(run.log.headline.no_verdict)),
     "n_expected": ("int64", lambda run: run.log.manifest.n_expected),
-    "pass_at_1": ("Float64", lambda run: run.solved.share if run.solved and not run.is_upper_bound else None),
-    "upper_bound": ("Float64", lambda run: run.solved.share if run.solved and run.is_upper_bound else None),
+    "pass_at_1": ("Float64", lambda run: run.solved.share if run.solved and not run.log.is_upper_bound else None),
+    "upper_bound": ("Float64", lambda run: run.solved.share if run.solved and run.log.is_upper_bound else None),
     "low": ("Float64", lambda run: run.solved.low if run.solved else None),
     "high": ("Float64", lambda run: run.solved.high if run.solved else None),
     "attempts": ("int64", lambda run: len(run.log.every)),
@@ -263,7 +241,7 @@ TASKS: Columns = {
     "trend": ("category", lambda loop: trend(loop.rewards)),
     "diminishing_returns": ("bool", lambda loop: diminishing_returns(loop.rewards)),
     "breakthroughs": ("string", lambda loop: " ".join(map(str, breakthroughs(loop.rewards)))),
-    "errors_removed": ("int64", lambda loop: errors_removed(loop.errors)),
+    "errors_removed": ("int64", lambda loop: errors_removed([len(each.evaluation.failures) for each in loop.attempts])),
     "hidden_passed": ("boolean", lambda loop: verdict(loop.grades[loop.submitted])),
     "hidden_outcome": ("object", lambda loop: _of(loop.grades[loop.submitted], "outcome")),
     "hidden_passed_first": ("boolean", lambda loop: verdict(loop.grades[0])),
@@ -301,12 +279,12 @@ ATTEMPTS: Columns = {
     "finish_reason": ("category", lambda row: row.attempt.trajectory.finish_reason),
     "cached": ("bool", lambda row: row.attempt.trajectory.cached),
     "seconds": ("float64", lambda row: row.attempt.seconds),
-    "calls": ("int64", lambda row: row.spent.calls),
-    "cost": ("float64", lambda row: row.loop.run.cost(row.spent)),
-    "cost_so_far": ("float64", lambda row: row.loop.run.cost(row.so_far)),
-    "tokens": ("int64", lambda row: row.spent.tokens),
-    **kinds_of_tokens(lambda row: row.spent),
-    "tokens_so_far": ("int64", lambda row: row.so_far.tokens),
+    "calls": ("int64", lambda row: row.loop.spent[row.place].calls),
+    "cost": ("float64", lambda row: row.loop.run.cost(row.loop.spent[row.place])),
+    "cost_so_far": ("float64", lambda row: row.loop.run.cost(row.loop.so_far[row.place])),
+    "tokens": ("int64", lambda row: row.loop.spent[row.place].tokens),
+    **kinds_of_tokens(lambda row: row.loop.spent[row.place]),
+    "tokens_so_far": ("int64", lambda row: row.loop.so_far[row.place].tokens),
 }
 ATTEMPT_TEXTS: Columns = {
     "solution": ("string", lambda row: row.attempt.trajectory.solution),
@@ -390,7 +368,7 @@ def _of_task(metric: metrics.Metric, loop: Any) -> object:
 
 
 def _of_run(metric: metrics.Metric, is_upper_bound: bool, run: Any) -> float | None:
-    is_other = run.is_upper_bound != is_upper_bound and metric.key(False) != metric.key(True)
+    is_other = run.log.is_upper_bound != is_upper_bound and metric.key(False) != metric.key(True)
     name = metric.key()
     return None if is_other else metrics.numbers(name, metric.in_run(run.log)).get(name)
 

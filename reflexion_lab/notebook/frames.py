@@ -11,38 +11,16 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reflexion_lab.analysis import metrics
 from reflexion_lab.analysis.run_list import selected
 from reflexion_lab.analysis.shards import grouped, read
-from reflexion_lab.notebook.frame_rows import (
-    ATTEMPT_TEXTS,
-    ATTEMPTS,
-    CHECK_TEXTS,
-    CHECKS,
-    CLUSTER,
-    HEAD,
-    MEMORY,
-    MEMORY_TEXTS,
-    NUMBER,
-    REFLECTION_TEXTS,
-    REFLECTIONS,
-    RUNS,
-    TASKS,
-    AttemptRow,
-    Columns,
-    Loop,
-    Run,
-    attempts,
-    checks,
-    memories,
-    metric_columns,
-    reflections,
-)
+from reflexion_lab.notebook import frame_rows as rows
+from reflexion_lab.notebook.frame_rows import Columns, Loop, Run
+from reflexion_lab.notebook.overrides import Override, as_lines
 from reflexion_lab.records import Usage
 from reflexion_lab.runner.folder.folder import readable, some_folders
 from reflexion_lab.runner.folder.manifest import settings
@@ -74,7 +52,7 @@ class Frames:
         """
         with_texts = not metrics.all_built_in()
         whole = (Run(run.path, run.log.held(with_texts)) for run in self._runs)
-        return _frame(whole, RUNS | metric_columns("run") | _swept(self._runs))
+        return _frame(whole, rows.RUNS | rows.metric_columns("run") | _swept(self._runs))
 
     @cached_property
     def tasks(self) -> pd.DataFrame:
@@ -83,7 +61,7 @@ class Frames:
         `trend`, `diminishing_returns` and `breakthroughs` (numbers of attempts) describe the feedback rewards,
         `errors_removed` the failing checks; see `learning.transitions`.
         """
-        return _frame(self._loops, HEAD | CLUSTER | TASKS | metric_columns("task"))
+        return _frame(self._loops, rows.HEAD | rows.CLUSTER | rows.TASKS | rows.metric_columns("task"))
 
     @cached_property
     def attempts(self) -> pd.DataFrame:
@@ -92,34 +70,32 @@ class Frames:
         """
         roles = dict.fromkeys(role for run in self._runs for role in run.roles)
         by_role = {f"tokens_{role}": ("int64", functools.partial(_tokens, role)) for role in roles}
-        columns = HEAD | CLUSTER | NUMBER | ATTEMPTS | by_role | metric_columns("attempt")
-        return self._of_attempts(attempts, columns, ATTEMPT_TEXTS)
+        columns = rows.HEAD | rows.CLUSTER | rows.NUMBER | rows.ATTEMPTS | by_role | rows.metric_columns("attempt")
+        return self._of_attempts(rows.attempts, columns, rows.ATTEMPT_TEXTS)
 
     @cached_property
     def checks(self) -> pd.DataFrame:
         """One row per feedback check of an attempt; `place` counts from 1."""
-        return self._of_attempts(checks, HEAD | NUMBER | CHECKS, CHECK_TEXTS)
+        return self._of_attempts(rows.checks, rows.HEAD | rows.NUMBER | rows.CHECKS, rows.CHECK_TEXTS)
 
     @cached_property
     def reflections(self) -> pd.DataFrame:
         """One row per reflection; `number` is its attempt."""
-        return self._of_attempts(reflections, HEAD | NUMBER | REFLECTIONS, REFLECTION_TEXTS)
+        return self._of_attempts(rows.reflections, rows.HEAD | rows.NUMBER | rows.REFLECTIONS, rows.REFLECTION_TEXTS)
 
     @cached_property
     def memory(self) -> pd.DataFrame:
         """One row per episode, wisdom, mistake, item or insight (its own id) that an attempt recalled. Sources are NA
         if the id names none; `retriever`, `rank` and `score` (`records.Retrieved`) if no search found it.
         """
-        return self._of_attempts(memories, HEAD | NUMBER | MEMORY, MEMORY_TEXTS)
+        return self._of_attempts(rows.memories, rows.HEAD | rows.NUMBER | rows.MEMORY, rows.MEMORY_TEXTS)
 
     @property
     def _loops(self) -> Iterator[Loop]:
         return (loop for run in self._runs for loop in run.loops)
 
-    def _of_attempts(
-        self, rows: Callable[[Iterable[Loop]], Iterable[Any]], columns: Columns, texts: Columns
-    ) -> pd.DataFrame:
-        return _frame(rows(self._loops), columns | (texts if self._texts else {}))
+    def _of_attempts(self, of: Callable[..., Iterable[Any]], columns: Columns, texts: Columns) -> pd.DataFrame:
+        return _frame(of(self._loops), columns | (texts if self._texts else {}))
 
     def __iter__(self) -> Iterator[pd.DataFrame]:
         return (getattr(self, name) for name in self.NAMES)
@@ -132,21 +108,29 @@ class Frames:
         return f"<pre>{self!r}</pre>"
 
 
-def load(*runs: object, texts: bool = False, where: Sequence[str] = ()) -> Frames:
-    """Tables of all `runs`, in their order, without duplicates; those over the shards of a benchmark are one run.
+def load(*runs: object, texts: bool = False, where: Override = ()) -> Frames:
+    """Runs as pandas tables: `.runs`, `.tasks`, `.attempts`, `.checks`, `.reflections`, `.memory`.
 
-    Runs that cannot be read are left out with a warning. Raises FolderError: no run, or none that can be read.
+    Raises FolderError: no run given, a folder is no run, or a file cannot be read.
 
     Parameters
     ----------
     runs : object
-        Run folders, patterns such as `runs/*`, sweeps, or lists of these; see `folder.folders`.
+        Run folders, patterns such as `"runs/*"`, runs and sweeps, or lists of these.
     texts : bool, default False
-        Add columns for programs, prompts, replies, feedback, reflections, and queries and texts of memory.
-    where : Sequence[str], default ()
-        Only runs with these settings: `run_list.selected`.
+        Include columns for programs, prompts, replies, feedback and reflections.
+    where : Override, default ()
+        Only runs with these settings: `{"recall.omega": [1, 3], "model": "gpt-4o-mini"}`, or `"retriever=bm25"`.
+
+    Examples
+    --------
+    >>> frames = rl.load(sweep)
+    >>> len(frames.runs), len(frames.tasks), len(frames.attempts)
+    (4, 32, 49)
+    >>> frames.tasks.groupby("arm").size().to_dict()
+    {'reflexion': 16, 'retry': 16}
     """
-    groups = grouped(selected(some_folders(*runs), where))
+    groups = grouped(selected(some_folders(*runs), as_lines([where])))
     return Frames(readable(groups, lambda group: Run(group[0].path, read(group, "on demand"))), texts)
 
 
@@ -179,14 +163,13 @@ def _swept(runs: Sequence[Run]) -> Columns:
         values = [config.get(key) for config in configs.values()]
         if key in known or len({*map(repr, values)}) == 1:
             continue
-        columns[key] = _kind(values), functools.partial(_value, configs, key)
+        texts = [str(value) if isinstance(value, list) else value for value in values]  # pandas cannot group by lists
+        columns[key] = _kind(values), functools.partial(_at, dict(zip(configs, texts, strict=True)))
     return columns
 
 
-def _value(configs: Mapping[Path, Mapping[str, object]], key: str, run: Run) -> object:
-    """Lists as text, since pandas cannot group by lists."""
-    value = configs[run.path].get(key)
-    return str(value) if isinstance(value, list) else value
+def _at(values: dict[Any, object], run: Run) -> object:
+    return values[run.path]
 
 
 def _kind(values: Iterable[object]) -> str:
@@ -196,5 +179,5 @@ def _kind(values: Iterable[object]) -> str:
     )
 
 
-def _tokens(role: str, row: AttemptRow) -> int:
+def _tokens(role: str, row: rows.AttemptRow) -> int:
     return row.loop.usages[row.place].get(role, NO_USAGE).tokens

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from reflexion_lab.analysis.run_log import Log
     from reflexion_lab.analysis.summary import Summary
     from reflexion_lab.loop.reflexion import Reflexion
-    from reflexion_lab.notebook.frames import Frames
     from reflexion_lab.records import Attempt, Grade
     from reflexion_lab.runner.config.build import Config
     from reflexion_lab.studies.estimate import Estimate
@@ -202,33 +201,6 @@ def estimate(*overrides: Override, tasks: int = 3, **parts: object) -> Estimate:
 
     with one_line_errors(is_hydra_error):
         return estimated([cell.cfg for cell in cells(with_objects(overrides, parts))], tasks)
-
-
-def load(*runs: object, texts: bool = False, where: Override = ()) -> Frames:
-    """Runs as pandas tables: `.runs`, `.tasks`, `.attempts`, `.checks`, `.reflections`, `.memory`.
-
-    Raises FolderError: no run given, a folder is no run, or a file cannot be read.
-
-    Parameters
-    ----------
-    runs : object
-        Run folders, patterns such as `"runs/*"`, runs and sweeps, or lists of these.
-    texts : bool, default False
-        Include columns for programs, prompts, replies, feedback and reflections.
-    where : Override, default ()
-        Only runs with these settings: `{"recall.omega": [1, 3], "model": "gpt-4o-mini"}`, or `"retriever=bm25"`.
-
-    Examples
-    --------
-    >>> frames = rl.load(sweep)
-    >>> len(frames.runs), len(frames.tasks), len(frames.attempts)
-    (4, 32, 49)
-    >>> frames.tasks.groupby("arm").size().to_dict()
-    {'reflexion': 16, 'retry': 16}
-    """
-    from reflexion_lab.notebook.frames import load as loaded
-
-    return loaded(*runs, texts=texts, where=as_lines([where]))
 
 
 class RunTable(NamedTuple):

@@ -284,18 +284,11 @@ class RunFolder:
     @property
     def attempts(self) -> dict[str, list[Attempt]]:
         """Attempts by task, in order; of a restarted loop, the attempts since its last restart."""
-        by_task: dict[str, dict[int, Attempt]] = {}
-        for _, attempt in self._read("attempts.jsonl", Attempt):
-            _count(by_task, attempt, attempt)
-        return {task_id: list(by_number.values()) for task_id, by_number in by_task.items()}
+        return dict(self.stored_attempts)
 
     def each_attempt(self) -> Iterator[Attempt]:
         """The same attempts in order of completion, with only one in memory at a time."""
-        by_task: dict[str, dict[int, int]] = {}
-        for line, attempt in self._read("attempts.jsonl", _Place):
-            _count(by_task, attempt, line)
-        lines = {line for by_number in by_task.values() for line in by_number.values()}
-        del by_task  # the walk below is long
+        lines = {line for by_number in self.stored_attempts.lines.values() for line in by_number.values()}
         yield from (attempt for _, attempt in self._read("attempts.jsonl", Attempt, lines))
 
     @property
