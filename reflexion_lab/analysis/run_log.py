@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from functools import cached_property
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from msgspec.structs import replace
 
@@ -21,18 +21,14 @@ from reflexion_lab.records import (
     Attempt,
     Beginning,
     Check,
-    Evaluation,
     Grade,
     Manifest,
     Message,
     Record,
-    Reflection,
     Resumption,
     SetAside,
-    Step,
     SuiteVerdict,
     TaskResult,
-    Trajectory,
     Update,
     Usage,
     WrittenTests,
@@ -41,7 +37,6 @@ from reflexion_lab.runner.folder import registration
 from reflexion_lab.runner.folder.folder import BY_HAND, RunFolder
 from reflexion_lab.runner.folder.tidy import misfit
 
-R = TypeVar("R", bound=Record)
 _CURRENCY = re.compile(r"[^\s/]+/\S+ (\S+) per million")
 
 
@@ -87,10 +82,9 @@ class Log(Record, frozen=True, kw_only=True, dict=True):
         file cannot be read, or a result does not fit its attempts.
         """
         fresh = RunFolder(run.path)  # counts torn lines from 0
-        results = fresh.results
-        stored = fresh.stored_attempts.of(results)
+        results, stored = fresh.results, fresh.stored_attempts
         for task_id, result in sorted(results.items()):
-            if problem := misfit(result, list(stored.lines[task_id])):
+            if problem := misfit(result, list(stored.lines.get(task_id, ()))):
                 expected = "both as the run wrote them"
                 raise FolderError(run.path / "results.jsonl", problem, expected, BY_HAND)
         written, manifest = fresh.written_tests, fresh.manifest
@@ -114,8 +108,9 @@ class Log(Record, frozen=True, kw_only=True, dict=True):
 
     def held(self, texts: bool | Literal["digests"]) -> Log:
         """Of a log that was read on demand, the one with all attempts; `texts`: as of `read`."""
-        every = (attempt for attempts in self.attempts.values() for attempt in attempts)
-        return replace(self, attempts=dict(self.attempts) if texts is True else _bare(every, texts == "digests"))
+        ended = ((task_id, self.attempts[task_id]) for task_id in self.results)
+        bare = texts is not True and _bare((each for _, loop in ended for each in loop), texts == "digests")
+        return replace(self, attempts=bare or dict(ended))
 
     @property
     def by_task(self) -> Log:
@@ -296,53 +291,39 @@ class Log(Record, frozen=True, kw_only=True, dict=True):
         return [(a, self.grades[a.task_id, a.number]) for a in self.every] if self.is_graded else []
 
 
-SHARED: dict[type[Record], tuple[str, ...]] = {
-    Attempt: ("task_id", "stop_reason", "delta", "memory", "selection_usage"),
-    Trajectory: ("strategy", "extraction", "model", "finish_reason", "ended", "status"),
-    Evaluation: ("outcome", "issues", "suggestions", "verification_type"),
-    Reflection: ("source", "category", "confidence_source", "flags"),
-}
-"""Fields that have few values in a run."""
-WORDS = ("root_cause", "what_went_wrong", "what_to_change")
+SHARED, WORDS = ("delta", "memory", "selection_usage"), ("root_cause", "what_went_wrong", "what_to_change")
+"""Fields of an attempt with few values in a run; fields of a reflection with texts."""
 
 
 def _bare(every: Iterable[Attempt], has_digests: bool) -> dict[str, list[Attempt]]:
-    """Attempts by task without long texts: digests of programs and of what reflections say, and outcomes of checks.
-    Equal parts share one object.
-    """
+    """Attempts by task without texts: digests of programs and reflections, outcomes of checks; equal parts are one."""
     by_task: dict[str, list[Attempt]] = {}
     known: dict[Any, Any] = {}
-
-    def shared(record: R, **changes: Any) -> R:
-        fields = {name: getattr(record, name) for name in SHARED[type(record)]}
-        return replace(record, **{name: known.setdefault(value, value) for name, value in fields.items()}, **changes)
-
     for attempt in every:
-        messages, reply = _digested(attempt) if has_digests else ((), "")
         work, verdict, words = attempt.trajectory, attempt.evaluation, attempt.reflection
-        steps, solution = tuple(map(_bare_step, work.steps)), _digest(work.solution)
-        work = shared(work, solution=solution, messages=messages, reply=reply, rationale="", steps=steps)
-        checks = tuple(map(_outcome, verdict.checks))
-        verdict = shared(verdict, checks=known.setdefault(checks, checks), feedback="", output="")
+        checks = tuple(
+            replace(check, seconds=0.0)
+            if check.outcome == "harness_error"
+            else Check(name="", outcome=check.outcome, kind=check.kind, in_process=check.in_process)
+            for check in verdict.checks
+        )
+        steps = tuple(replace(step, messages=(), reply="", observation="", program="") for step in work.steps)
+        messages, reply = _digested(attempt) if has_digests else ((), "")
+        solution = _digest(work.solution)
         if words:
             actions = tuple(map(_digest, words.action_items))
             digests = {name: _digest(getattr(words, name)) for name in WORDS}
-            words = shared(words, action_items=actions, text="", **digests)
-        retrieved = tuple(replace(item, query="", text="") for item in attempt.retrieved)
-        bare = shared(attempt, retrieved=retrieved, trajectory=work, evaluation=verdict, reflection=words)
-        by_task.setdefault(bare.task_id, []).append(bare)
+            words = replace(words, text="", action_items=actions, **digests)
+        bare = replace(
+            attempt,
+            retrieved=tuple(replace(item, query="", text="") for item in attempt.retrieved),
+            trajectory=replace(work, solution=solution, messages=messages, reply=reply, rationale="", steps=steps),
+            evaluation=replace(verdict, checks=known.setdefault(checks, checks), feedback="", output=""),
+            reflection=words,
+            **{name: known.setdefault(value, value) for name in SHARED for value in [getattr(attempt, name)]},
+        )
+        by_task.setdefault(attempt.task_id, []).append(bare)
     return by_task
-
-
-def _outcome(check: Check) -> Check:
-    """A check without its texts, unless the harness failed."""
-    bare = Check(name="", outcome=check.outcome, kind=check.kind, in_process=check.in_process)
-    return check if check.outcome == "harness_error" else bare
-
-
-def _bare_step(step: Step) -> Step:
-    critique = step.critique and replace(step.critique, messages=(), reply="")
-    return replace(step, messages=(), reply="", observation="", program="", critique=critique)
 
 
 def _digested(attempt: Attempt) -> tuple[tuple[Message, ...], str]:

@@ -42,7 +42,6 @@ class Loop:
 
     @cached_property
     def spent(self) -> list[Usage]:
-        """Of each attempt."""
         return [sum(usage.values(), Usage()) for usage in self.usages]
 
     @cached_property
@@ -80,7 +79,6 @@ class Run:
         self.log = log
         usages = (usage for loop in self.loops for usage in loop.usages)  # of which each is read once, in any case
         self.roles = dict.fromkeys(role for usage in usages for role in usage)
-        """Roles of any attempt, in order."""
 
     @property
     def loops(self) -> Iterator[Loop]:
@@ -93,8 +91,7 @@ class Run:
 
     @cached_property
     def is_priced(self) -> bool:
-        has_prices = bool(self.log.manifest.prices)
-        return is_priced(self.log) if has_prices else any(loop.so_far[-1].cost for loop in self.loops)
+        return is_priced(self.log) if self.log.manifest.prices else any(loop.so_far[-1].cost for loop in self.loops)
 
     def cost(self, usage: Usage) -> float:
         """NaN if it is not known."""

@@ -21,14 +21,11 @@ from reflexion_lab.analysis.shards import grouped, read
 from reflexion_lab.notebook import frame_rows as rows
 from reflexion_lab.notebook.frame_rows import Columns, Loop, Run
 from reflexion_lab.notebook.overrides import Override, as_lines
-from reflexion_lab.records import Usage
 from reflexion_lab.runner.folder.folder import readable, some_folders
 from reflexion_lab.runner.folder.manifest import settings
 
 if TYPE_CHECKING:
     import pandas as pd
-
-NO_USAGE = Usage()
 
 
 class Frames:
@@ -50,8 +47,7 @@ class Frames:
         are NA until the run is finished. `no_verdict` is the number of other tasks. `memory_of` is the run whose memory
         a frozen run has, `memory_after` the rounds after which it was taken (NA: all).
         """
-        with_texts = not metrics.all_built_in()
-        whole = (Run(run.path, run.log.held(with_texts)) for run in self._runs)
+        whole = (Run(run.path, run.log.held(not metrics.all_built_in())) for run in self._runs)
         return _frame(whole, rows.RUNS | rows.metric_columns("run") | _swept(self._runs))
 
     @cached_property
@@ -164,12 +160,9 @@ def _swept(runs: Sequence[Run]) -> Columns:
         if key in known or len({*map(repr, values)}) == 1:
             continue
         texts = [str(value) if isinstance(value, list) else value for value in values]  # pandas cannot group by lists
-        columns[key] = _kind(values), functools.partial(_at, dict(zip(configs, texts, strict=True)))
+        of = dict(zip(configs, texts, strict=True))
+        columns[key] = _kind(values), functools.partial(lambda of, run: of[run.path], of)
     return columns
-
-
-def _at(values: dict[Any, object], run: Run) -> object:
-    return values[run.path]
 
 
 def _kind(values: Iterable[object]) -> str:
@@ -180,4 +173,5 @@ def _kind(values: Iterable[object]) -> str:
 
 
 def _tokens(role: str, row: rows.AttemptRow) -> int:
-    return row.loop.usages[row.place].get(role, NO_USAGE).tokens
+    usage = row.loop.usages[row.place].get(role)
+    return usage.tokens if usage else 0

@@ -32,7 +32,6 @@ import warnings
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from copy import copy
 from itertools import accumulate
 from pathlib import Path
 from typing import TypeVar
@@ -375,7 +374,8 @@ class RunFolder:
                 try:
                     yield number, decoder.decode(line)
                 except msgspec.ValidationError as problem:
-                    raise _misread(path, number, problem) from None
+                    where = f"{path}, line {number}: {problem}; was it written by another version?"
+                    raise FolderError(where, hint=BY_HAND) from None
                 except UNREADABLE:
                     self.torn += 1
 
@@ -392,12 +392,6 @@ class StoredAttempts(Mapping[str, list[Attempt]]):
             with path.open("rb") as file:
                 self._ends.extend(accumulate(map(len, file)))
 
-    def of(self, task_ids: Iterable[str]) -> StoredAttempts:
-        """Those of these tasks, in their order."""
-        part = copy(self)
-        part.lines = {task_id: self.lines.get(task_id, {}) for task_id in task_ids}
-        return part
-
     def __getitem__(self, task_id: str) -> list[Attempt]:
         """Raises FolderError: a line cannot be read, or is another than it was."""
         attempts = []
@@ -407,7 +401,7 @@ class StoredAttempts(Mapping[str, list[Attempt]]):
                 try:
                     attempts.append(_ATTEMPT.decode(os.pread(file.fileno(), end - start, start)))
                 except UNREADABLE as problem:
-                    raise _misread(self._path, line, problem) from None
+                    raise FolderError(f"{self._path}, line {line}: {problem}", hint=BY_HAND) from None
         return attempts
 
     def __iter__(self) -> Iterator[str]:
@@ -418,11 +412,6 @@ class StoredAttempts(Mapping[str, list[Attempt]]):
 
 
 _ATTEMPT = msgspec.json.Decoder(Attempt)
-
-
-def _misread(path: Path, line: int, problem: Exception) -> FolderError:
-    where = f"{path}, line {line}: {problem}; was it written by another version?"
-    return FolderError(where, hint=BY_HAND)
 
 
 def read_beginning(path: Path) -> Beginning | None:
