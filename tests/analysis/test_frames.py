@@ -92,8 +92,7 @@ def test_what_hidden_tests_said_is_only_in_columns_that_say_so(named):
 
 def test_an_unfinished_run_has_no_final_figures(named):
     frames = load(named("half", n_expected=5, sealed=False))
-    (run,) = frames.runs.to_dict("records")
-    assert (run["n"], run["n_expected"]) == (3, 5)
+    assert frames.runs[["n", "n_expected"]].values.tolist() == [[3, 5]]
     assert frames.runs[["pass_at_1", "upper_bound", "low", "high"]].isna().all(axis=None)
     assert frames.attempts.hidden_passed.isna().tolist() == [False, True, False, True, False, True]
     assert frames.tasks.set_index("task_id").hidden_any_solved.isna().to_dict() == {"a": False, "b": True, "c": True}
@@ -121,10 +120,8 @@ def test_several_runs_are_stacked_with_differing_keys_as_columns(named):
     first = named("one", {**config, "arm": "simple", "recall": {"omega": 1}, "stop": ["plateau"]})
     second = named("two", {**config, "arm": "reflexion", "recall": {"omega": "all"}, "stop": [], "run_root": "y"})
     frames = load(first, second)
-    assert frames.runs.run_id.tolist() == ["one", "two"]
-    assert frames.runs.arm.tolist() == ["simple", "reflexion"]
-    assert frames.runs["recall.omega"].tolist() == [1, "all"]
-    assert frames.runs["stop"].tolist() == ["['plateau']", "[]"]
+    assert frames.runs[["run_id", "arm"]].values.tolist() == [["one", "simple"], ["two", "reflexion"]]
+    assert frames.runs[["recall.omega", "stop"]].values.tolist() == [[1, "['plateau']"], ["all", "[]"]]
     assert not {"model.name", "run_root"} & set(frames.runs)
     assert frames.attempts.groupby("arm", observed=True).size().to_dict() == {"simple": 6, "reflexion": 6}
 
@@ -147,8 +144,8 @@ def test_texts_come_only_when_asked_for_and_no_more_attempts_are_held_than_those
     plain = load(run)
     monkeypatch.setattr("reflexion_lab.runner.folder.folder._ATTEMPT", type("", (), {"decode": staticmethod(read)}))
     full = load(run, texts=True)
-    reads = [len(live), *(len(live) for name in ("attempts", "checks", "attempts") if any(getattr(full, name)))]
-    assert reads == [6, 12, 18, 18]
+    of = ("attempts", "checks", "attempts")
+    assert [len(live), *(len(live) for name in of if any(getattr(full, name)))] == [6, 12, 18, 18]
     assert max(live) - live[0] <= 2 + 2  # a loop, and the first two of the next
     assert set(full.attempts) - set(plain.attempts) == {"solution", "prompt", "reply", "feedback"}
     assert {"what_to_change", "text"} <= set(full.reflections) - set(plain.reflections)
@@ -212,5 +209,4 @@ def test_checks_keep_their_order(named, attempt):
 
 def test_importing_the_frames_loads_no_heavy_library():
     code = "import reflexion_lab.notebook.frames, sys; print({'pandas', 'numpy'} & set(sys.modules))"
-    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert process.stdout.strip() == "set()"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "set()"
