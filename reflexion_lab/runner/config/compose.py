@@ -261,12 +261,16 @@ def hydra_initialized() -> Iterator[None]:
         Plugins.instance()  # registers Hydra's sources
         state, sources = GlobalHydra.instance(), SourcesRegistry.instance().types
         outer, state.hydra = state.hydra, None
-        of_hydra, sources["file"] = sources["file"], ParsedFiles
         try:
-            with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+            of_hydra, sources["file"] = sources["file"], ParsedFiles
+            try:
+                context = initialize_config_dir(version_base="1.3", config_dir=str(CONF))
+            finally:  # a launcher's processes register Hydra's own
+                sources["file"] = of_hydra
+            with context:
                 yield
         finally:
-            GlobalHydra.instance().hydra, sources["file"] = outer, of_hydra
+            GlobalHydra.instance().hydra = outer
 
 
 def restored(config: Mapping[str, Any]) -> Config:

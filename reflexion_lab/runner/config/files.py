@@ -14,8 +14,9 @@ class ParsedFiles(FileConfigSource):
     """Config files of a folder; parsing them is a third of a composition's time."""
 
     def load_config(self, config_path: str) -> ConfigResult:
-        version = Path(self.path, self._normalize_file_name(config_path)).stat()
-        stored = _parsed(self.provider, self.path, config_path, (version.st_mtime_ns, version.st_size))
+        file = Path(self.path, self._normalize_file_name(config_path)).resolve()
+        version = file, file.stat().st_mtime_ns, file.stat().st_size
+        stored = _parsed(self.provider, self.path, config_path, version)
         result: ConfigResult = pickle.loads(stored)  # a copy: compositions change it
         return result
 
