@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
@@ -62,7 +63,7 @@ class Metric(Record, frozen=True, kw_only=True):
     @property
     def is_of_lab(self) -> bool:
         """Whether the lab defines it, and no user."""
-        return self.of.__module__.startswith("reflexion_lab.")
+        return _is_of_lab(self.of)
 
     def in_run(self, log: Log) -> Value | None:
         """Value over a run; with a split over its test tasks, unless it is `of_whole`."""
@@ -119,8 +120,23 @@ REGISTRY: dict[tuple[Level, str], Metric] = {}
 
 
 def all_built_in() -> bool:
-    """Whether no metric is a user's, which may read texts that those of the lab do not."""
-    return all(known.is_of_lab for known in REGISTRY.values())
+    """Whether no metric and no figure is a user's, which may read texts that those of the lab do not."""
+    drawing = sys.modules.get("reflexion_lab.analysis.figures.drawing")
+    figures = [each.of for each in drawing.REGISTRY.values()] if drawing else []
+    return all(_is_of_lab(function) for function in (*figures, *(known.of for known in REGISTRY.values())))
+
+
+def _is_of_lab(function: Callable[..., Any]) -> bool:
+    return function.__module__.startswith("reflexion_lab.")
+
+
+def _is_taken(name: str, columns: Collection[str] = ()) -> bool:
+    """Whether a metric of the lab, one of `columns` or a line of a comparison has the name."""
+    from reflexion_lab.analysis.comparison import arm_metrics  # noqa: F401 their names are taken, too
+
+    of_lab = [each for each in REGISTRY.values() if each.is_of_lab]
+    taken = {*columns} | {key for each in of_lab for key in (each.name, each.key(), each.key(True))}
+    return bool({name, f"{name}_rate"} & taken or re.search(r"_(as_run|equal_\w+|area)$|^price_", name))
 
 
 def metric(
@@ -146,6 +162,8 @@ def metric(
         key = level, name or function.__name__
         if key in REGISTRY:
             raise ConfigError("metric", f"a second {key[1]!r} of level {level}", "one function per name and level")
+        if not _is_of_lab(function) and _is_taken(key[1]):
+            raise ConfigError(f"metrics.{key[1]}", "the name of a metric or column of the lab", "a name of its own")
         REGISTRY[key] = Metric(
             name=key[1],
             level=level,
@@ -168,10 +186,6 @@ def register_own(functions: Mapping[str, Callable[..., Any]], columns: Collectio
 
     Raises ConfigError: a first parameter or return annotation does not say what is measured, or a name is the lab's.
     """
-    from reflexion_lab.analysis.comparison import arm_metrics  # noqa: F401 their names are taken, too
-
-    of_lab = [each for each in REGISTRY.values() if each.is_of_lab]
-    taken = {*columns} | {key for each in of_lab for key in (each.name, each.key(), each.key(True))}
     levels: dict[str, Level] = {"attempt": "attempt", "attempts": "task", "log": "run", "arm": "arm"}
     for name, function in functions.items():
         try:
@@ -184,7 +198,7 @@ def register_own(functions: Mapping[str, Callable[..., Any]], columns: Collectio
         kinds = set(get_args(signature.return_annotation) or (signature.return_annotation,)) - {type(None)}
         if len(kinds) != 1 or not kinds <= {bool, int, float}:
             raise ConfigError(f"metrics.{name}", "no return annotation bool or float", "-> bool (a share) or -> float")
-        if {name, f"{name}_rate"} & taken or re.search(r"_(as_run|equal_\w+|area)$|^price_", name):
+        if _is_taken(name, columns):
             raise ConfigError(f"metrics.{name}", "the name of a metric or column of the lab", "a name of its own")
         REGISTRY.pop((levels[first], name), None)
         unit: Unit = "share" if kinds == {bool} else "number"

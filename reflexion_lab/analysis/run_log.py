@@ -40,6 +40,10 @@ from reflexion_lab.runner.folder.tidy import misfit
 _CURRENCY = re.compile(r"[^\s/]+/\S+ (\S+) per million")
 
 
+Texts = bool | Literal["digests", "programs"]
+"""Which texts of attempts a log holds: see `Log.read`."""
+
+
 class Log(Record, frozen=True, kw_only=True, dict=True):
     """A run folder, read once: the tasks whose loops have ended, in the order of their ends."""
 
@@ -73,13 +77,14 @@ class Log(Record, frozen=True, kw_only=True, dict=True):
     """Folders of the pooled runs that lack tasks or hidden verdicts."""
 
     @classmethod
-    def read(cls, run: RunFolder, texts: bool | Literal["digests", "on demand"] = True) -> Log:
+    def read(cls, run: RunFolder, texts: Texts | Literal["on demand"] = True) -> Log:
         """Read a run folder.
 
         `texts`: False drops prompts, replies and other texts that no figure of a run uses, and takes a quarter of the
         memory. "digests", for comparisons, keeps the prompts of first attempts, and digests of other prompts and of
-        replies. "on demand" holds no attempt: those of a task are read whenever it is asked for. Raises FolderError: a
-        file cannot be read, or a result does not fit its attempts.
+        replies; "programs" programs, checks and words besides. Where a user has metrics or figures, which may read any
+        text, all are kept. "on demand" holds no attempt: those of a task are read whenever it is asked for. Raises
+        FolderError: a file cannot be read, or a result does not fit its attempts.
         """
         fresh = RunFolder(run.path)  # counts torn lines from 0
         results, stored = fresh.results, fresh.stored_attempts
@@ -106,11 +111,14 @@ class Log(Record, frozen=True, kw_only=True, dict=True):
         )
         return log if texts == "on demand" else log.held(texts)
 
-    def held(self, texts: bool | Literal["digests"]) -> Log:
+    def held(self, texts: Texts) -> Log:
         """Of a log that was read on demand, the one with all attempts; `texts`: as of `read`."""
         ended = ((task_id, self.attempts[task_id]) for task_id in self.results)
-        bare = texts is not True and _bare((each for _, loop in ended for each in loop), texts == "digests")
-        return replace(self, attempts=bare or dict(ended))
+        from reflexion_lab.analysis.metrics import all_built_in
+
+        if texts is True or not all_built_in():
+            return replace(self, attempts=dict(ended))
+        return replace(self, attempts=_bare((each for _, loop in ended for each in loop), texts))
 
     @property
     def by_task(self) -> Log:
@@ -295,8 +303,10 @@ SHARED, WORDS = ("delta", "memory", "selection_usage"), ("root_cause", "what_wen
 """Fields of an attempt with few values in a run; fields of a reflection with texts."""
 
 
-def _bare(every: Iterable[Attempt], has_digests: bool) -> dict[str, list[Attempt]]:
-    """Attempts by task without texts: digests of programs and reflections, outcomes of checks; equal parts are one."""
+def _bare(every: Iterable[Attempt], texts: Texts) -> dict[str, list[Attempt]]:
+    """Attempts by task without texts; but for "programs", digests of programs and words, and outcomes of checks. Equal
+    parts are one.
+    """
     by_task: dict[str, list[Attempt]] = {}
     known: dict[Any, Any] = {}
     for attempt in every:
@@ -308,9 +318,11 @@ def _bare(every: Iterable[Attempt], has_digests: bool) -> dict[str, list[Attempt
             for check in verdict.checks
         )
         steps = tuple(replace(step, messages=(), reply="", observation="", program="") for step in work.steps)
-        messages, reply = _digested(attempt) if has_digests else ((), "")
+        messages, reply = _digested(attempt) if texts else ((), "")
         solution = _digest(work.solution)
-        if words:
+        if texts == "programs":
+            checks, solution, words = verdict.checks, work.solution, words and replace(words, text="")
+        elif words:
             actions = tuple(map(_digest, words.action_items))
             digests = {name: _digest(getattr(words, name)) for name in WORDS}
             words = replace(words, text="", action_items=actions, **digests)

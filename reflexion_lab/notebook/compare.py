@@ -118,7 +118,8 @@ def compare(
     from reflexion_lab.analysis.run_list import selected
 
     keys = (by,) if isinstance(by, str) else tuple(by)
-    return Compared(*side_by_side(selected(some_folders(*runs), as_lines([where])), baseline, keys, unit, margin))
+    folders = selected(some_folders(*runs), as_lines([where]))
+    return Compared(*side_by_side(folders, baseline, keys, unit, margin, "programs"))
 
 
 def report(

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from reflexion_lab.analysis import metrics
 from reflexion_lab.analysis.run_list import selected
 from reflexion_lab.analysis.shards import grouped, read
 from reflexion_lab.notebook import frame_rows as rows
@@ -47,7 +46,7 @@ class Frames:
         are NA until the run is finished. `no_verdict` is the number of other tasks. `memory_of` is the run whose memory
         a frozen run has, `memory_after` the rounds after which it was taken (NA: all).
         """
-        whole = (Run(run.path, run.log.held(not metrics.all_built_in())) for run in self._runs)
+        whole = (Run(run.path, run.log.held(False)) for run in self._runs)
         return _frame(whole, rows.RUNS | rows.metric_columns("run") | _swept(self._runs))
 
     @cached_property

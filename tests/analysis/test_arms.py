@@ -3,10 +3,11 @@
 import pytest
 from msgspec.structs import replace
 
-from reflexion_lab.analysis import metrics
 from reflexion_lab.analysis.arms import Case
 from reflexion_lab.analysis.comparison import compare
 from reflexion_lab.analysis.comparison.grouping import arms
+from reflexion_lab.analysis.figures import drawing
+from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.records import Message
 from reflexion_lab.runner.folder.manifest import flat
 from tests import builders
@@ -132,9 +133,14 @@ def test_arms_hold_digests_of_calls_and_compare_as_with_the_texts(write_run, tmp
     first, retry = short[0].logs[0].attempts["a"]
     assert first.trajectory.messages == talk("yes", "a", 1).trajectory.messages
     assert "solve a" not in retry.trajectory.messages[0].content
+    assert retry.trajectory.solution != folders[0].attempts["a"][1].trajectory.solution
+    for_users = arms(folders, texts="programs")[0].logs[0].attempts["a"][1]
+    assert for_users.trajectory.solution == folders[0].attempts["a"][1].trajectory.solution
+    assert for_users.evaluation.checks == folders[0].attempts["a"][1].evaluation.checks
     lines = compare(short).lines
     assert (short[0].calls == short[1].calls) == is_same
-    monkeypatch.setattr(metrics, "all_built_in", lambda: False)  # a metric of one's own may read the texts
-    whole = arms(folders)
+    monkeypatch.setattr(drawing, "REGISTRY", {})
+    drawing.figure(1)(lambda arms: None)  # which may read the texts
+    assert Log.read(folders[1], texts=False).attempts == (whole := arms(folders))[1].logs[0].attempts
     assert whole[1].logs[0].attempts == folders[1].attempts
     assert compare(whole).lines == lines

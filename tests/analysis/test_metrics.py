@@ -16,6 +16,7 @@ from reflexion_lab.analysis.report.run_tables import show
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats.intervals import Estimate, Rate
 from reflexion_lab.analysis.summary import summary
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.notebook.frames import load
 from reflexion_lab.studies.tracking import arm_runs, run_view
 from tests.analysis.conftest import lines_of
@@ -127,6 +128,9 @@ def test_an_upper_bound_has_no_metric_called_pass_at_1(write_run):
 def test_a_name_is_taken_once_per_level(registry):
     with pytest.raises(ValueError, match="metric: got a second 'timeouts' of level attempt"):
         metrics.metric("attempt", "share", label="x", name="timeouts")(lambda attempt, grade: True)
+    for level, name in (("task", "seeds"), ("run", "tasks"), ("attempt", "n"), ("run", "price_ratio")):
+        with pytest.raises(ConfigError, match=f"metrics.{name}: got the name of a metric or column of the lab"):
+            metrics.metric(level, "number", label="x", name=name)(lambda *given: 1)
 
 
 def test_the_summary_holds_the_values_of_the_registry(write_run):
