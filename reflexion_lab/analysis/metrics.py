@@ -63,7 +63,7 @@ class Metric(Record, frozen=True, kw_only=True):
     @property
     def is_of_lab(self) -> bool:
         """Whether the lab defines it, and no user."""
-        return _is_of_lab(self.of)
+        return self.of.__module__.startswith("reflexion_lab.")
 
     def in_run(self, log: Log) -> Value | None:
         """Value over a run; with a split over its test tasks, unless it is `of_whole`."""
@@ -122,12 +122,8 @@ REGISTRY: dict[tuple[Level, str], Metric] = {}
 def all_built_in() -> bool:
     """Whether no metric and no figure is a user's, which may read texts that those of the lab do not."""
     drawing = sys.modules.get("reflexion_lab.analysis.figures.drawing")
-    figures = [each.of for each in drawing.REGISTRY.values()] if drawing else []
-    return all(_is_of_lab(function) for function in (*figures, *(known.of for known in REGISTRY.values())))
-
-
-def _is_of_lab(function: Callable[..., Any]) -> bool:
-    return function.__module__.startswith("reflexion_lab.")
+    every = [*REGISTRY.values(), *(drawing.REGISTRY.values() if drawing else ())]
+    return all(each.of.__module__.startswith("reflexion_lab.") for each in every)
 
 
 def _is_taken(name: str, columns: Collection[str] = ()) -> bool:
@@ -162,7 +158,7 @@ def metric(
         key = level, name or function.__name__
         if key in REGISTRY:
             raise ConfigError("metric", f"a second {key[1]!r} of level {level}", "one function per name and level")
-        if not _is_of_lab(function) and _is_taken(key[1]):
+        if not function.__module__.startswith("reflexion_lab.") and _is_taken(key[1]):
             raise ConfigError(f"metrics.{key[1]}", "the name of a metric or column of the lab", "a name of its own")
         REGISTRY[key] = Metric(
             name=key[1],

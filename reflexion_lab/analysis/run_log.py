@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 from msgspec.structs import replace
 
@@ -38,10 +38,6 @@ from reflexion_lab.runner.folder.folder import BY_HAND, RunFolder
 from reflexion_lab.runner.folder.tidy import misfit
 
 _CURRENCY = re.compile(r"[^\s/]+/\S+ (\S+) per million")
-
-
-Texts = bool | Literal["digests", "programs"]
-"""Which texts of attempts a log holds: see `Log.read`."""
 
 
 class Log(Record, frozen=True, kw_only=True, dict=True):
@@ -77,14 +73,14 @@ class Log(Record, frozen=True, kw_only=True, dict=True):
     """Folders of the pooled runs that lack tasks or hidden verdicts."""
 
     @classmethod
-    def read(cls, run: RunFolder, texts: Texts | Literal["on demand"] = True) -> Log:
+    def read(cls, run: RunFolder, texts: bool | Literal["digests", "on demand"] = True) -> Log:
         """Read a run folder.
 
         `texts`: False drops prompts, replies and other texts that no figure of a run uses, and takes a quarter of the
         memory. "digests", for comparisons, keeps the prompts of first attempts, and digests of other prompts and of
-        replies; "programs" programs, checks and words besides. Where a user has metrics or figures, which may read any
-        text, all are kept. "on demand" holds no attempt: those of a task are read whenever it is asked for. Raises
-        FolderError: a file cannot be read, or a result does not fit its attempts.
+        replies. Where a user has metrics or figures, which may read any text, all are kept. "on demand" holds no
+        attempt: those of a task are read whenever it is asked for. Raises FolderError: a file cannot be read, or a
+        result does not fit its attempts.
         """
         fresh = RunFolder(run.path)  # counts torn lines from 0
         results, stored = fresh.results, fresh.stored_attempts
@@ -111,14 +107,14 @@ class Log(Record, frozen=True, kw_only=True, dict=True):
         )
         return log if texts == "on demand" else log.held(texts)
 
-    def held(self, texts: Texts) -> Log:
+    def held(self, texts: bool | Literal["digests"]) -> Log:
         """Of a log that was read on demand, the one with all attempts; `texts`: as of `read`."""
         ended = ((task_id, self.attempts[task_id]) for task_id in self.results)
         from reflexion_lab.analysis.metrics import all_built_in
 
         if texts is True or not all_built_in():
             return replace(self, attempts=dict(ended))
-        return replace(self, attempts=_bare((each for _, loop in ended for each in loop), texts))
+        return replace(self, attempts=_bare((each for _, loop in ended for each in loop), texts == "digests"))
 
     @property
     def by_task(self) -> Log:
@@ -299,40 +295,21 @@ class Log(Record, frozen=True, kw_only=True, dict=True):
         return [(a, self.grades[a.task_id, a.number]) for a in self.every] if self.is_graded else []
 
 
-SHARED, WORDS = ("delta", "memory", "selection_usage"), ("root_cause", "what_went_wrong", "what_to_change")
-"""Fields of an attempt with few values in a run; fields of a reflection with texts."""
-
-
-def _bare(every: Iterable[Attempt], texts: Texts) -> dict[str, list[Attempt]]:
-    """Attempts by task without texts; but for "programs", digests of programs and words, and outcomes of checks. Equal
-    parts are one.
-    """
+def _bare(every: Iterable[Attempt], has_digests: bool) -> dict[str, list[Attempt]]:
+    """Attempts by task without long texts; equal checks share one object."""
     by_task: dict[str, list[Attempt]] = {}
-    known: dict[Any, Any] = {}
+    known: dict[Check, Check] = {}
     for attempt in every:
         work, verdict, words = attempt.trajectory, attempt.evaluation, attempt.reflection
-        checks = tuple(
-            replace(check, seconds=0.0)
-            if check.outcome == "harness_error"
-            else Check(name="", outcome=check.outcome, kind=check.kind, in_process=check.in_process)
-            for check in verdict.checks
-        )
+        checks = tuple(known.setdefault(check, check) for check in verdict.checks)
         steps = tuple(replace(step, messages=(), reply="", observation="", program="") for step in work.steps)
-        messages, reply = _digested(attempt) if texts else ((), "")
-        solution = _digest(work.solution)
-        if texts == "programs":
-            checks, solution, words = verdict.checks, work.solution, words and replace(words, text="")
-        elif words:
-            actions = tuple(map(_digest, words.action_items))
-            digests = {name: _digest(getattr(words, name)) for name in WORDS}
-            words = replace(words, text="", action_items=actions, **digests)
+        messages, reply = _digested(attempt) if has_digests else ((), "")
         bare = replace(
             attempt,
             retrieved=tuple(replace(item, query="", text="") for item in attempt.retrieved),
-            trajectory=replace(work, solution=solution, messages=messages, reply=reply, rationale="", steps=steps),
-            evaluation=replace(verdict, checks=known.setdefault(checks, checks), feedback="", output=""),
-            reflection=words,
-            **{name: known.setdefault(value, value) for name in SHARED for value in [getattr(attempt, name)]},
+            trajectory=replace(work, messages=messages, reply=reply, rationale="", steps=steps),
+            evaluation=replace(verdict, checks=checks, feedback="", output=""),
+            reflection=words and replace(words, text=""),
         )
         by_task.setdefault(attempt.task_id, []).append(bare)
     return by_task
@@ -343,9 +320,8 @@ def _digested(attempt: Attempt) -> tuple[tuple[Message, ...], str]:
     messages, reply = attempt.trajectory.messages, attempt.trajectory.reply
     if attempt.number > 1 and messages:
         messages = (Message(role="user", content=_digest(repr([message.content for message in messages]))),)
-    return messages, _digest(reply)
+    return messages, _digest(reply) if reply else ""
 
 
 def _digest(text: str) -> str:
-    """A blank text as it is."""
-    return hashlib.blake2b(text.encode(errors="replace"), digest_size=8).hexdigest() if text.strip() else text
+    return hashlib.blake2b(text.encode(errors="replace"), digest_size=16).hexdigest()

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from msgspec.structs import replace
 
-from reflexion_lab.analysis.run_log import Log, Texts
+from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.errors import FolderError
 from reflexion_lab.records import Manifest
 from reflexion_lab.runner.folder.folder import RunFolder
@@ -52,7 +52,7 @@ def with_others(run: RunFolder) -> list[RunFolder]:
     return grouped([run, *others])[0]
 
 
-def read(group: Sequence[RunFolder], texts: Texts | Literal["on demand"] = True) -> Log:
+def read(group: Sequence[RunFolder], texts: bool | Literal["digests", "on demand"] = True) -> Log:
     """The log of one run, from the folders of its shards. Raises FolderError: as of `Log.read`; two hold a task."""
     logs = [Log.read(run, texts) for run in group]
     first, n = logs[0], shard_of(logs[0].manifest.config).partition("/")[2]

@@ -118,8 +118,7 @@ def compare(
     from reflexion_lab.analysis.run_list import selected
 
     keys = (by,) if isinstance(by, str) else tuple(by)
-    folders = selected(some_folders(*runs), as_lines([where]))
-    return Compared(*side_by_side(folders, baseline, keys, unit, margin, "programs"))
+    return Compared(*side_by_side(selected(some_folders(*runs), as_lines([where])), baseline, keys, unit, margin))
 
 
 def report(

@@ -95,7 +95,7 @@ def _over_keys(entry: Registered, runs: Sequence[object], keys: str | Sequence[s
 
 
 def _read(runs: Sequence[object], frozen: Literal["checkpoints", "arms"] = "checkpoints") -> list[Arm]:
-    return arms(some_folders(*runs), frozen=frozen, texts="programs")
+    return arms(some_folders(*runs), frozen=frozen)
 
 
 def _arms(runs: Sequence[object], *keys: str) -> list[Arm]:

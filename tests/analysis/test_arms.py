@@ -133,10 +133,6 @@ def test_arms_hold_digests_of_calls_and_compare_as_with_the_texts(write_run, tmp
     first, retry = short[0].logs[0].attempts["a"]
     assert first.trajectory.messages == talk("yes", "a", 1).trajectory.messages
     assert "solve a" not in retry.trajectory.messages[0].content
-    assert retry.trajectory.solution != folders[0].attempts["a"][1].trajectory.solution
-    for_users = arms(folders, texts="programs")[0].logs[0].attempts["a"][1]
-    assert for_users.trajectory.solution == folders[0].attempts["a"][1].trajectory.solution
-    assert for_users.evaluation.checks == folders[0].attempts["a"][1].evaluation.checks
     lines = compare(short).lines
     assert (short[0].calls == short[1].calls) == is_same
     monkeypatch.setattr(drawing, "REGISTRY", {})

@@ -201,10 +201,9 @@ def test_a_file_that_lost_a_task_a_cell_or_a_column_is_refused(arms, tmp_path):
     path.write_text("".join(kept))
     with pytest.raises(DataError, match="4 of 5 tasks, expected all of them"):
         load_cases(path)
-    for last in (kept[-1].rpartition(",")[0], f"{kept[-1].rstrip()},0"):
-        path.write_text("".join([*kept[:-1], last]))
-        with pytest.raises(DataError, match=f"line {len(kept)}: got too few or too many cells"):
-            load_cases(path)
+    path.write_text("".join(kept).rpartition(",")[0])
+    with pytest.raises(DataError, match=f"line {len(kept)}: got too few or too many cells"):
+        load_cases(path)
     path.write_text("arm,seed\nretry,0\n")
     with pytest.raises(ValueError, match="got no column task"):
         load_cases(path)

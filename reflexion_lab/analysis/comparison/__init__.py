@@ -14,7 +14,6 @@ from reflexion_lab.analysis.comparison.grid import Best, best_cell, default_cell
 from reflexion_lab.analysis.comparison.grouping import arms, short_names
 from reflexion_lab.analysis.comparison.lines import AS_RUN, EQUAL_ATTEMPTS, Difference, Line, corrected
 from reflexion_lab.analysis.comparison.row import Row, row
-from reflexion_lab.analysis.run_log import Texts
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Manifest, Record
 from reflexion_lab.runner.config.build import suggestion
@@ -235,15 +234,14 @@ def side_by_side(
     by: Sequence[str] = (),
     unit: str | None = None,
     margin: float | None = None,
-    texts: Texts = "digests",
 ) -> tuple[list[Arm], Comparison]:
     """Group `runs` into arms and compare them, by the registration of their study if they have one.
 
     Raises ConfigError: as `arms.arms` and `compare`; or no run has a key of `by`. `runs`: at most one per arm and seed.
-    `baseline`, `unit`, `margin`: see `compare`. `by`, `texts`: see `arms.arms`.
+    `baseline`, `unit`, `margin`: see `compare`. `by`: see `arms.arms`.
     """
     _check_keys(runs, by)
-    grouped = arms(runs, by, texts=texts)
+    grouped = arms(runs, by)
     run_ids = {run_id for arm in grouped for log in (*arm.whole, *arm.checkpoints) for run_id in log.run_ids}
     registered = [run for run in runs if run.manifest.study_digest and run.manifest.run_id in run_ids]
     paths, manifests = [run.path for run in registered], [run.manifest for run in registered]

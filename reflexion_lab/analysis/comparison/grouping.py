@@ -14,7 +14,7 @@ from reflexion_lab.analysis import shards
 from reflexion_lab.analysis.arms import Arm, check_finished
 from reflexion_lab.analysis.comparison.beginnings import MEMORY, facts
 from reflexion_lab.analysis.learning.checkpoints import ITEMS, checkpoints, stream_ids
-from reflexion_lab.analysis.run_log import Log, Texts
+from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.records import Manifest
 from reflexion_lab.runner.config.choices import TARGET, by_choice, is_group, typed
 from reflexion_lab.runner.folder.folder import RunFolder, readable
@@ -25,7 +25,6 @@ def arms(
     runs: Iterable[Path | str | RunFolder],
     by: Sequence[str] = (),
     frozen: Literal["checkpoints", "arms"] = "checkpoints",
-    texts: Texts = "digests",
 ) -> list[Arm]:
     """Group runs into arms, in order of appearance.
 
@@ -35,12 +34,12 @@ def arms(
     folder, or none is left; DataError: as `Arm`, or none is finished. `by`: dotted config keys to name arms by,
     instead of the keys in which they differ. `frozen`: whether runs with the frozen memory of another of `runs` are
     checkpoints of its arm (see `checkpoints.checkpoints`) or arms; they are arms if `by` names a key of
-    `memory.shared.items`. `texts`: see `Log.read`.
+    `memory.shared.items`.
     """
     folders = [run if isinstance(run, RunFolder) else RunFolder.existing(run) for run in runs]
 
     def finished(group: Sequence[RunFolder]) -> Log:
-        log = shards.read(group, texts)
+        log = shards.read(group, "digests")
         check_finished(log, group[0].path)
         return log
 

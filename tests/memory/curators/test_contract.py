@@ -69,7 +69,6 @@ def tasks(n: int) -> list[Task]:
     ]
 
 
-REFUSAL = "I cannot help with that"
 HOSTILE = (
     "", "I cannot help with that.", "\x00\ud83d{[(<", "{" * 5000, '{"operations": [{"type": "ADD"}]}', "ADD: " * 2000,
     "<cheatsheet>", "ADD 1", "```json\nnull\n```", "- " * 3000, "EVOLVE: yes\nLINK: " + "9" * 5000,
@@ -107,7 +106,7 @@ def test_limits_hold_for_any_replies_and_the_log_rebuilds_memory(words):
 
 @pytest.mark.parametrize("name", METHODS)
 def test_no_prompt_holds_hidden_tests_or_solutions(name):
-    model = Replies(lambda n: REFUSAL)
+    model = Replies(lambda n: "I cannot help with that")
     memory = curated(name, model)
     finished = [loop(memory, task, passed=n % 2 == 0) for n, task in enumerate(tasks(9))]
     updates = list(memory.learn(0, finished))
