@@ -33,8 +33,8 @@ OWN = {
     "tasks/sandbox/standin.py": {"exec"},
     # Code that Python has already compiled is written, for its digest; nothing is read.
     "runner/objects.py": {"marshal"},
-    # Composed configs, in the memory of the process that composed them.
-    **{f"runner/config/{name}.py": {"pickle"} for name in ("compose", "grid", "parts")},
+    # Composed configs and parsed config files, in the memory of the process that made them.
+    **{f"runner/config/{name}.py": {"pickle"} for name in ("compose", "files")},
     # Templates that stand in this package.
     "tasks/benchmarks/basics.py": {"exec", "eval"},
 }
