@@ -309,7 +309,7 @@ def _bare(every: Iterable[Attempt], has_digests: bool) -> dict[str, list[Attempt
             retrieved=tuple(replace(item, query="", text="") for item in attempt.retrieved),
             trajectory=replace(work, messages=messages, reply=reply, rationale="", steps=steps),
             evaluation=replace(verdict, checks=checks, feedback="", output=""),
-            reflection=words and replace(words, text=""),
+            reflection=replace(words, text="") if words and words.root_cause else words,
         )
         by_task.setdefault(attempt.task_id, []).append(bare)
     return by_task
