@@ -43,13 +43,14 @@ def kind(store):
 
 def cut(monkeypatch, begin, after):
     """Begin, and stop after so many tasks."""
-    grade, graded = Runner._grade, []
+    grade, graded = Runner._grade, set()
 
-    def stop(*args):
-        graded.append(grade(*args))
+    def stop(runner, attempt):
+        verdict = grade(runner, attempt)
+        graded.add((runner.folder.path, attempt.task_id))
         if len(graded) == after:
             raise Killed
-        return graded[-1]
+        return verdict
 
     with monkeypatch.context() as patch, pytest.raises(Killed):
         patch.setattr(Runner, "_grade", stop)

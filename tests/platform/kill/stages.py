@@ -43,7 +43,7 @@ from reflexion_lab.storage.jsonl import RecordFile, locked
 from reflexion_lab.storage.place import opened
 from reflexion_lab.studies import run as experiment
 from reflexion_lab.studies.replay.verify import verify
-from reflexion_lab.studies.sweeps import running, sweep
+from reflexion_lab.studies.sweeps import launch, running, sweep
 from reflexion_lab.studies.tracking.null import NullTracker
 
 BASE = [
@@ -125,7 +125,7 @@ class Stages:
         self.around(Archive, "close", lambda _: "end of memory")
         self.around(RecordFile, "append", lambda file, _: f"memory/{file.path.name}", _torn_records)
         self.around(NullTracker, "track", lambda *_: "tracker")
-        for module in (running, sweep):
+        for module in (launch, sweep):
             self.around(module, "record", lambda *_: "cells.jsonl", _torn_cell)
 
 
