@@ -108,8 +108,7 @@ def test_limits_hold_for_any_replies_and_the_log_rebuilds_memory(words):
 def test_no_prompt_holds_hidden_tests_or_solutions(name):
     model = Replies(lambda n: "I cannot help with that")
     memory = curated(name, model)
-    finished = [loop(memory, task, passed=n % 2 == 0) for n, task in enumerate(tasks(9))]
-    updates = list(memory.learn(0, finished))
+    updates = list(memory.learn(0, [loop(memory, task, passed=n % 2 == 0) for n, task in enumerate(tasks(9))]))
     texts = [*model.prompts, *(item.text for item in memory.memory.items), repr(updates)]
     assert not [text for text in texts if "HIDDEN" in text or "SOLUTION" in text]
     assert bool(model.prompts) == takes("curator", plain(compose(f"curator={name}").curator), "model")
