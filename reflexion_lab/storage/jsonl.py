@@ -159,7 +159,7 @@ class RecordFile:
     def read(self) -> Iterator[Stored]:
         """The newest version of each record, in the order of the first versions."""
         with faults(self.path, "read"), snapshot(self.path) as (descriptor, size):
-            versions, _ = self._read(descriptor, size)
+            versions, _ = self._read(descriptor, size, has_lines=False)
         return (record for _, record in versions.values())
 
     def prune(self, before: float) -> int:
@@ -167,7 +167,7 @@ class RecordFile:
         if not self.path.exists():
             return 0
         with faults(self.path, "pruned"), locked(self.path) as (descriptor, size):
-            versions, unreadable = self._read(descriptor, size)
+            versions, unreadable = self._read(descriptor, size, has_lines=True)
             remaining = [line for line, record in versions.values() if not is_old(record, before)]
             text = [self._header, *(line + b"\n" for line in (*unreadable, *remaining))]
             if sum(map(len, text)) < size:
@@ -184,8 +184,8 @@ class RecordFile:
         with faults(self.path, "synced"), suppress(FileNotFoundError):
             sync(self.path)
 
-    def _read(self, descriptor: int, size: int) -> tuple[dict[str, tuple[bytes, Stored]], list[bytes]]:
-        """By id, line and record of the newest version, in the order of the first ones; and the unreadable lines."""
+    def _read(self, descriptor: int, size: int, has_lines: bool) -> tuple[dict[str, tuple[bytes, Stored]], list[bytes]]:
+        """By id, record and, if asked for, line of the newest version, in the order of the first; unreadable lines."""
         header_number = self._header_number(descriptor, size)
         versions: dict[str, tuple[bytes, Stored]] = {}
         unreadable: dict[int, bytes] = {}
@@ -196,7 +196,7 @@ class RecordFile:
                 if (record := self._record(line, number)) is None:
                     unreadable[number] = line
                 else:
-                    versions[id_of(record)] = line, record
+                    versions[id_of(record)] = line if has_lines else b"", record
         if unreadable:
             first, count = next(iter(unreadable)), len(unreadable)
             which = f"line {first}" if count == 1 else f"{count} lines from line {first} on"
