@@ -141,8 +141,8 @@ def test_cells_share_every_call_that_they_have_in_common(grid, tmp_path):
     swept = sweep(grid(loop__max_attempts=[3, 1, 2], loop__confidence_threshold=[1.0, 0.5]), quiet=True)
     states = list(swept.states.values())
     assert statuses(swept) == ["done"] * 6
-    assert sum(state.made for state in states) == calls_in(tmp_path / "runs")
-    assert [state.made for state in states[1:]] == [0] * 5, "shorter loops and lower thresholds cost nothing extra"
+    assert sum(state.paid for state in states) == calls_in(tmp_path / "runs")
+    assert [state.paid for state in states[1:]] == [0] * 5, "shorter loops and lower thresholds cost nothing extra"
     assert all(state.stored for state in states[1:])
 
 

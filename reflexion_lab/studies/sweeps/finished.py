@@ -298,7 +298,7 @@ class CellState(Record, frozen=True, kw_only=True):
     is_upper_bound: bool = False
     pass_at_1: Rate | None = None
     """An upper bound if `is_upper_bound`."""
-    made: int = 0
+    paid: int = 0
     """Paid model calls."""
     stored: int = 0
     """Model calls answered from the cache."""

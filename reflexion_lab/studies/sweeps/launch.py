@@ -132,7 +132,7 @@ def _run_or_reuse(cfg: RunConfig, number: int, folder: Path) -> CellState:
         state = CellState(number=number, status=status, problem=message)
     state = replace(state, seconds=time.monotonic() - started)
     stored = max(0, lab.models.stored - own) if lab else 0
-    return replace(state, made=lab.models.paid, stored=stored, spent=lab.models.spent) if lab else state
+    return replace(state, paid=lab.models.paid, stored=stored, spent=lab.models.spent) if lab else state
 
 
 def _assembled(cfg: RunConfig, interrupted: Run | None) -> Lab:

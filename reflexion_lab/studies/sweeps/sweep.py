@@ -256,7 +256,7 @@ def call_counts(states: Iterable[CellState]) -> tuple[int, int, Usage]:
     """Calls made and saved, and what was spent. A kept cell made its calls in an earlier sweep."""
     ended = [state for state in states if state.status in ("done", "failed", "stopped", "silent")]
     spent = sum((state.spent for state in ended), Usage())
-    return sum(state.made for state in ended), sum(state.stored for state in ended), spent
+    return sum(state.paid for state in ended), sum(state.stored for state in ended), spent
 
 
 def sheet(sweep: Sweep) -> Sheet:
@@ -279,7 +279,7 @@ def _row(cell: Cell, keys: list[str], state: CellState) -> tuple[str, ...]:
     values, rate = _values(cell), state.pass_at_1
     share = cells.estimate(Estimate(value=rate.share, low=rate.low, high=rate.high)) if rate and rate.n else ""
     share = f"{UPPER_BOUND} {share}" if state.is_upper_bound or state.feedback_source == "oracle" else share
-    figures = (state.made, state.stored, round(state.seconds)) if state.seconds else ("", "", "")
+    figures = (state.paid, state.stored, round(state.seconds)) if state.seconds else ("", "", "")
     columns = map(str, (rate.n if rate else "", share, *figures))
     return (str(cell.number), *(values.get(key, "") for key in keys), state.status, *columns)
 
