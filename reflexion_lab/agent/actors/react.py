@@ -89,7 +89,7 @@ class _Work:
         name = "react" if actor.style == "chat" else "continue_react"
         about = {"prompt": task.prompt, "max_steps": actor.max_steps}
         fitted = actor.prompts.fit(name, for_head, recollection, form=known_examples()[0], **about)
-        self.head, self.left_out = fitted
+        self.head, self.left_out, _ = fitted
         self.turns: list[Turn] = []
         self.steps: list[Step] = []
         self.completions: list[Completion] = []

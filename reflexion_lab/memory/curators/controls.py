@@ -8,13 +8,13 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from reflexion_lab.agent.reflectors.placebo import filler_of
 from reflexion_lab.limits import Positive, validated
 from reflexion_lab.memory.curators.index import Index
 from reflexion_lab.memory.curators.items import Bank
 from reflexion_lab.memory.curators.trajectories import case, described
 from reflexion_lab.protocols import Curator, Retriever
 from reflexion_lab.records import Batch, Curation, Finished, Item, Selection, Task, base_id
+from reflexion_lab.text.filler import filler_of
 
 
 class NoItems:

@@ -34,6 +34,7 @@ from reflexion_lab.records import (
     Task,
     Trajectory,
 )
+from reflexion_lab.text.filler import filler_in_layout
 from reflexion_lab.text.replies.extract import Extraction, Reader, extract
 from reflexion_lab.text.replies.syntax import Parser
 from reflexion_lab.text.shorten import cut, estimated, filled, line, percent
@@ -172,6 +173,10 @@ FOLDER = Path(__file__).parent
 SUFFIX = ".md.jinja"
 Variant = Literal["default", "terse", "paper_style"]
 VARIANTS = get_args(Variant)
+TestResults = Literal["shown", "hidden", "filler"]
+FailedProgram = Literal["user", "assistant"]
+PROGRAM_CHARS = 1500
+"""Length to which prompts of chats cut a program."""
 
 
 class Example(Record, frozen=True, kw_only=True):
@@ -193,24 +198,36 @@ class Example(Record, frozen=True, kw_only=True):
 
 
 class Fitted(NamedTuple):
-    """A rendered prompt, and the ids of the recalled items that did not fit."""
+    """A rendered prompt, the ids of the recalled items that did not fit, and its parts that are the model's turns."""
 
     text: str
     left_out: tuple[str, ...]
+    own_turns: tuple[str, ...] = ()
+    """In the order of the text."""
 
 
 class Prompts:
     """The templates of one variant, with few-shot examples.
 
     `variant`: one of `VARIANTS`. Without a file `NAME.VARIANT.md.jinja`, the default template is used, also for
-    includes. `examples`: number of few-shot examples, in templates that have them.
+    includes. `examples`: number of few-shot examples, in templates that have them. `test_results`: of the recalled
+    attempts, for actors; `filler`: nouns of the same length and layout. `failed_program`: role of the message with a
+    program of this task that failed, in prompts of chats: part of the user's, or a message of the assistant.
     """
 
     @validated
-    def __init__(self, variant: Variant = "default", examples: Count = 0) -> None:
+    def __init__(
+        self,
+        variant: Variant = "default",
+        examples: Count = 0,
+        test_results: TestResults = "shown",
+        failed_program: FailedProgram = "user",
+    ) -> None:
         if examples > len(known_examples()):
             raise ConfigError("prompts.examples", examples, f"0 to {len(known_examples())}")
         self.variant = variant
+        self.test_results = test_results
+        self.failed_program = failed_program
         self.examples = known_examples()[:examples]
 
     def render(self, name: str, **variables: object) -> str:
@@ -231,10 +248,11 @@ class Prompts:
         curator's items; wisdom; mistakes; insights; the session; examples.
         If the prompt is too long without any of them, the model has to reject it.
         """
+        memory = replace(memory, own=self._with_results(memory.own), others=self._with_results(memory.others))
         render = partial(self.render, name, **variables)
         whole = render(memory=memory)
         if max_tokens is None or estimated(whole) <= max_tokens:
-            return Fitted(whole, ())
+            return Fitted(whole, (), self._own_turns(memory))
         bare = replace(memory, **dict.fromkeys(RECALLED, ()), session="")
 
         def has_room(memory: Recollection) -> bool:
@@ -263,7 +281,21 @@ class Prompts:
 
         sizes = [estimated(memory.items[n].text.strip()) if kind == "items" else 0 for kind, n in parts]
         packed = with_parts(filled(sizes, max_tokens, lambda numbers: estimated(render(**with_parts(numbers)))))
-        return Fitted(render(**packed), tuple(sorted(memory.ids - packed["memory"].ids)))
+        left_out = tuple(sorted(memory.ids - packed["memory"].ids))
+        return Fitted(render(**packed), left_out, self._own_turns(packed["memory"]))
+
+    def _with_results(self, episodes: Sequence[Episode]) -> tuple[Episode, ...]:
+        """The episodes with their test results as the prompts show them."""
+        if self.test_results == "shown":
+            return tuple(episodes)
+        is_filler = self.test_results == "filler"
+        texts = (filler_in_layout(episode.test_results) if is_filler else "" for episode in episodes)
+        return tuple(replace(episode, test_results=text) for episode, text in zip(episodes, texts, strict=True))
+
+    def _own_turns(self, memory: Recollection) -> tuple[str, ...]:
+        """The failed programs of the task as prompts of chats show them, where they are messages of the assistant."""
+        failed = [each for each in memory.own if not each.passed and each.code.strip()]
+        return tuple(fenced(program(each, PROGRAM_CHARS)) for each in failed if self.failed_program == "assistant")
 
 
 @cache
@@ -412,14 +444,14 @@ class PromptedModel:
         about = {"prompt": task.prompt, **variables}
         limit = max_prompt_tokens(self.model, self.sampling)
         fitted = self.prompts.fit(name, limit if limit is None else int(limit / memory.token_ratio), memory, **about)
-        messages, completion = self._put(fitted.text)
+        messages, completion = self._put(fitted)
         if completion.finish_reason in ("context_overflow", "refused"):
             # The estimate was too low, or the server's context is smaller than the configured one.
             sent, counted, spent = estimated(fitted.text), completion.refused_tokens, completion.usage
             smaller = limit * sent // counted if limit and counted > limit else sent // 2
             less = self.prompts.fit(name, smaller, memory, **about)
             if less.text != fitted.text:
-                fitted, (messages, completion) = less, self._put(less.text)
+                fitted, (messages, completion) = less, self._put(less)
                 completion = replace(completion, usage=spent + completion.usage)
         reply, chats = completion.text, self.style == "chat"
         if completion.finish_reason in WITHHELD:
@@ -428,9 +460,24 @@ class PromptedModel:
         extraction = extract(reply, task) if chats else continued(fitted.text, reply, task, broke_off)
         return Answer(messages, fitted.left_out, completion, extraction)
 
-    def _put(self, text: str) -> tuple[tuple[Message, ...], Completion]:
-        messages = (Message(role="user" if self.style == "chat" else "assistant", content=text),)
+    def _put(self, prompt: Fitted) -> tuple[tuple[Message, ...], Completion]:
+        beginning = Message(role="assistant", content=prompt.text)
+        messages = turns(prompt) if self.style == "chat" else (beginning,)
         return messages, self.model.complete(messages, sampling=self.sampling)
+
+
+def turns(prompt: Fitted) -> tuple[Message, ...]:
+    """The prompt as messages of a chat: its `own_turns` are the assistant's, what stands around them the user's.
+
+    A part that nothing follows stays with the user, since a model continues a last message of the assistant.
+    """
+    text, later = prompt.text, list[Message]()
+    for part in reversed(prompt.own_turns):  # the task's own attempts come last
+        before, match, after = text.rpartition(part)
+        if before.strip() and match and after.strip():
+            later += [Message(role="user", content=after.strip("\n")), Message(role="assistant", content=part)]
+            text = before.rstrip("\n")
+    return (Message(role="user", content=text), *reversed(later))
 
 
 def continued(prompt: str, reply: str, task: Task, broke_off: bool = False) -> Extraction:

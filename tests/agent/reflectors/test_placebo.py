@@ -5,10 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reflexion_lab.agent.reflectors.none import NoReflection
-from reflexion_lab.agent.reflectors.placebo import WORDS, FeedbackOnly, Generic, Keywords, LengthMatched
+from reflexion_lab.agent.reflectors.placebo import FeedbackOnly, Generic, Keywords, LengthMatched
 from reflexion_lab.protocols import Reflector
 from reflexion_lab.records import Attempt, Check, Episode, Reflection, Task, Usage
 from reflexion_lab.runner.config.compose import compose
+from reflexion_lab.text.filler import WORDS
 from reflexion_lab.text.shorten import estimated, line
 from tests import builders as make
 

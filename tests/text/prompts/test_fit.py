@@ -68,7 +68,7 @@ def test_a_prompt_fits_its_room_unless_the_task_does_not(memory, prompt, context
     hinted = {episode.episode_id for episode in memory.own[-1:]} if "Attempt 1 failed. " in fitted.text else set()
     marks = {item: f"[{item}]" for item in ids} | {insight: insight.split()[0] for insight in memory.insights}
     assert {item for item, mark in marks.items() if mark not in fitted.text} - hinted == set(fitted.left_out)
-    assert prompts.fit(name, None, memory, **about) == (prompts.render(name, memory=memory, **about), ())
+    assert prompts.fit(name, None, memory, **about) == (prompts.render(name, memory=memory, **about), (), ())
 
 
 def episode(name, size, task_id="t"):
@@ -135,7 +135,7 @@ def test_without_room_for_its_frame_one_line_says_what_to_change(variant, name, 
     line = f"Attempt 1 failed. {words}"
     least = estimated(prompts.render(name, memory=Recollection(hint=line), **about))
     for space in (least, least + 3):
-        text, left_out = prompts.fit(name, space, Recollection(own=(newest,)), **about)
+        text, left_out, _ = prompts.fit(name, space, Recollection(own=(newest,)), **about)
         assert line in text and not left_out and estimated(text) <= space
     passed = replace(newest, passed=True)
     assert prompts.fit(name, least, Recollection(own=(passed,)), **about).left_out == ("new",)
