@@ -6,6 +6,7 @@ import hashlib
 import shlex
 import subprocess
 import time
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -14,7 +15,7 @@ from reflexion_lab.analysis import shards
 from reflexion_lab.analysis.stats.intervals import Rate
 from reflexion_lab.analysis.stats.power import POWER, Design, detected, too_few
 from reflexion_lab.analysis.summary import summary
-from reflexion_lab.errors import ConfigError, DataError
+from reflexion_lab.errors import ConfigError, DataError, Unanswered
 from reflexion_lab.io.secrets import without_secrets
 from reflexion_lab.records import Manifest, Usage
 from reflexion_lab.runner.folder import registration
@@ -162,6 +163,12 @@ def _manifest(study: Registration, arm: str, seed: int, cell: Cell) -> Manifest:
 
     try:
         manifest = manifest_of(cell.cfg)
+    except Unanswered as problem:
+        if problem.outcome != "key_refused":
+            raise
+        text = f"{problem}: the model is registered by its address and name, without asking the server"
+        warnings.warn(text, stacklevel=2)
+        manifest = manifest_of(cell.cfg, is_asked=False)
     except ConfigError as problem:
         problem.add_note(f"in arm {arm}, seed {seed}")
         raise

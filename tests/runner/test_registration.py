@@ -312,6 +312,7 @@ stopping: after all runs
 """
 
 
+HOSTED = "model=openai/gpt-4o-mini"
 SHARED = SMALL.partition("shared: ")[2].partition("\n")[0].split()
 
 
@@ -345,6 +346,22 @@ def test_a_study_is_registered_run_and_checked(small, capsys):
     assert [line["exploratory"] for line in comparison["lines"] if line.get("budget") == "as_run"] == [
         False
     ]  # by config
+
+
+def test_a_study_of_a_hosted_model_is_registered_without_a_key(small, capsys, monkeypatch):
+    """By address and name; a run has what the server answers besides, and another model is a deviation."""
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    small.write_text(SMALL.replace("model=simulated", HOSTED))
+    assert main(["study", "register", "small.yaml"]) == 0
+    assert "OPENAI_API_KEY is not set" in (warning := capsys.readouterr().err) and "without asking the server" in warning
+    study, name = read(small), "openai:https://api.openai.com/v1:gpt-4o-mini"
+    assert study.registered.config["fingerprint of actor"] == f"{name}=unasked"
+    run = manifest_of(compose(*SHARED, HOSTED, "experiment=retry", "seed=0"), is_asked=False)
+    run = replace(run, study_digest=study.digest, study=study.name)
+    for fingerprint, is_same in ((name, True), (f"{name}=response_format", True), (f"{name}-2024-07-18", False)):
+        differs = deviations(study, replace(run, model_fingerprint=fingerprint))
+        assert [*differs] == [] if is_same else "fingerprint of actor" in differs[0], fingerprint
 
 
 OWN = "from reflexion_lab.agent.actors.single_shot import SingleShot\n\n\nclass Own(SingleShot):\n    pass\n"

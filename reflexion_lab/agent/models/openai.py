@@ -95,7 +95,6 @@ class OpenAIModel:
         variant = self._keep(model, answers_as, slots, context, price_per_million, extra_body, reasoning_effort)
         is_own = bool(base_url and OWN.fullmatch(netloc(base_url)))
         self._key = ApiKey(api_key_env, api_key_file, is_needed=not base_url, is_own=is_own)
-        self._key.read()  # a missing key is reported before any file is written
         self._client = connect(base_url, timeout, deadline)
         self._retries, self._pace = retries, Pace(requests_per_minute)
         place = urlsplit(str(self._client.base_url))

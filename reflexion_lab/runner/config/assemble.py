@@ -397,15 +397,15 @@ def run_manifest(
     return manifest
 
 
-def manifest_of(composed: RunConfig | Config) -> Manifest:
+def manifest_of(composed: RunConfig | Config, is_asked: bool = True) -> Manifest:
     """The manifest that a run of this config would begin with, without the state of sandbox and study.
 
-    A pool that holds no run yet, or is the run root, stands for runs of the study. Raises ConfigError: a value is
+    A pool that holds no run yet, or is the run root, stands for runs of the study. `is_asked`: as of `load_models`. Raises ConfigError: a value is
     invalid or a key is unused.
     """
     check(cfg := RunConfig.of(composed))
     cfg = resolved(cfg)
-    benchmark, models = load_benchmark(cfg), load_models(cfg)
+    benchmark, models = load_benchmark(cfg), load_models(cfg, is_asked)
     try:
         origin = _provenance(cfg)
         if archive := load_archive(cfg, models):

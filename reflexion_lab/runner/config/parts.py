@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import hashlib
 import sys
@@ -24,6 +25,7 @@ from reflexion_lab.records import Beginning, Usage
 from reflexion_lab.runner import objects
 from reflexion_lab.runner.config.build import Config, build, capability, construct, has_durable_store, plain, takes
 from reflexion_lab.runner.folder.manifest import own_targets, store_place, value_at
+from reflexion_lab.runner.folder.registration import UNASKED
 from reflexion_lab.storage.call_store import Caps
 from reflexion_lab.text.shorten import line, number_of
 
@@ -361,8 +363,11 @@ def selected(cfg: RunConfig, sandbox: CachedSandbox | None = None) -> Benchmark:
     return chosen
 
 
-def load_models(cfg: RunConfig) -> Models:
-    """Models by role, each with the caps and the call cache. Roles of equal config share one instance."""
+def load_models(cfg: RunConfig, is_asked: bool = True) -> Models:
+    """Models by role, each with the caps and the call cache. Roles of equal config share one instance.
+
+    `is_asked`: servers are asked for the model; without, its fingerprint ends in `registration.UNASKED`.
+    """
     from reflexion_lab.agent.models.prices import check_currency, read, resolved_price
 
     if strange := sorted(cfg.roles.keys() - set(ROLES[1:])):
@@ -383,7 +388,7 @@ def load_models(cfg: RunConfig) -> Models:
     check_currency(prices.values())  # all values are checked before a server is asked for its models
     models: dict[bytes, CachedModel] = {}
     for role, key in of_role.items():
-        models[key] = models.get(key) or _cached(cfg, role, nodes[key], meter, prices[key])
+        models[key] = models.get(key) or _cached(cfg, role, nodes[key], meter, prices[key], is_asked)
     refusals = {role: Refusals() for role in ROLES}.__getitem__
     return Models({role: models[key] for role, key in of_role.items()}, meter, refusals)
 
@@ -393,7 +398,9 @@ def load_meter(cfg: RunConfig) -> Meter:
     return Meter(cfg.caps or Caps(), cfg.storage.spending if cfg.storage else None, cfg.sweep_id or "")
 
 
-def _cached(cfg: RunConfig, role: str, node: dict[str, Any], meter: Meter, price: Price) -> CachedModel:
+def _cached(
+    cfg: RunConfig, role: str, node: dict[str, Any], meter: Meter, price: Price, is_asked: bool
+) -> CachedModel:
     from reflexion_lab.agent.models.cache import CachedModel
     from reflexion_lab.agent.models.caps import CappedModel
     from reflexion_lab.agent.models.prices import RECORDED
@@ -403,7 +410,11 @@ def _cached(cfg: RunConfig, role: str, node: dict[str, Any], meter: Meter, price
     else:
         model = _own_model(node) or _model(msgspec.json.encode(node, order="sorted"), _files(node))
         if cfg.cache.mode != "replay-only" and (identified := getattr(model, "identified", None)):
-            model = identified(earlier.served.get(role) if (earlier := cfg.resumed) else None)
+            if is_asked:
+                model = identified(earlier.served.get(role) if (earlier := cfg.resumed) else None)
+            else:
+                model = copy.copy(model)
+                model.fingerprint += UNASKED
     if price is not RECORDED:
         model = CappedModel(model, meter, price, _longest_reply(node, meter.caps))
     return construct("cache", CachedModel, model=model, price=price, path=cfg.cache.path, mode=cfg.cache.mode)

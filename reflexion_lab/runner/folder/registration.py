@@ -40,6 +40,8 @@ OF_STUDY = "runs of the study"
 """Value of the reflections read from runs that belong to the study, which are not there when it is registered."""
 INPUTS = ("sources of user-defined parts", "reflections read", "store at the start")
 NOT_AT_HAND = "the study is not at hand: cases hold no configs"
+UNASKED = "=unasked"
+"""End of the fingerprint of a model whose server was not asked for it, for want of a key; a run has its answer there."""
 FILE = "study.yaml"
 """File name of the copy in a run folder."""
 
@@ -335,7 +337,14 @@ def _differing(config: Mapping[str, Any], registered: Mapping[str, Any], ignored
     """Sorted keys with different values, without those that begin with a prefix in `ignored`."""
     missing = object()
     keys = {key for key in config.keys() | registered.keys() if not key.startswith(ignored or ("\0",))}
-    return sorted(key for key in keys if config.get(key, missing) != registered.get(key, missing))
+    return sorted(key for key in keys if not _agree(config.get(key, missing), registered.get(key, missing)))
+
+
+def _agree(value: object, registered: object) -> bool:
+    if isinstance(registered, str) and registered.endswith(UNASKED):
+        known = registered.removesuffix(UNASKED)
+        return value == known or str(value).startswith(f"{known}=")
+    return value == registered
 
 
 def section(runs: Mapping[str, Sequence[Manifest]], *, at: str, power: float) -> Registered:

@@ -222,7 +222,7 @@ def test_key_comes_from_the_named_variable_and_a_local_server_needs_none(model, 
     assert server.headers[0]["Authorization"] == "Bearer none"
     assert "the key is not set; put one into" in str(error_of(model("401")))
     with pytest.raises(ModelError, match="OPENAI_API_KEY"):
-        OpenAIModel("tiny")
+        ask(OpenAIModel("tiny"))
 
 
 # Fingerprint and names
