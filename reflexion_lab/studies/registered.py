@@ -139,10 +139,14 @@ def sweep_of(path: Path, overrides: Sequence[str] = ()) -> Sweep:
     study = registration.read(path)
     if not study.registered:
         raise DataError(f"study: {path}", "no registered configs", "a registered study", "reflexion-lab study register")
-    more = [*overrides, *lines({"study": str(path)})]
-    cells = [cell for arm in study.arms for _, cell in _cells(study, arm, *more)]
     name = f"{named(study.name)}-{study.digest[:8]}"
+    cells = cells_of(study, [*overrides, *lines({"study": str(path)})])
     return Sweep([cell._replace(number=number) for number, cell in enumerate(cells)], name)
+
+
+def cells_of(study: Registration, overrides: Sequence[str] = ()) -> list[Cell]:
+    """The cells of all arms and seeds of a study, registered or not."""
+    return [cell for arm in study.arms for _, cell in _cells(study, arm, *overrides)]
 
 
 def _cells(study: Registration, arm: str, *more: str) -> Iterator[tuple[int, Cell]]:

@@ -354,7 +354,9 @@ def test_a_study_of_a_hosted_model_is_registered_without_a_key(small, capsys, mo
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     small.write_text(SMALL.replace("model=simulated", HOSTED))
     assert main(["study", "register", "small.yaml"]) == 0
-    assert "OPENAI_API_KEY is not set" in (warning := capsys.readouterr().err) and "without asking the server" in warning
+    assert (
+        "OPENAI_API_KEY is not set" in (warning := capsys.readouterr().err) and "without asking the server" in warning
+    )
     study, name = read(small), "openai:https://api.openai.com/v1:gpt-4o-mini"
     assert study.registered.config["fingerprint of actor"] == f"{name}=unasked"
     run = manifest_of(compose(*SHARED, HOSTED, "experiment=retry", "seed=0"), is_asked=False)

@@ -140,6 +140,34 @@ def test_the_command_prints_a_table_and_one_json_object_and_takes_a_sweep(overri
     assert "4 cells, 48 tasks, from 2 probed" in capsys.readouterr().out
 
 
+STUDY = """\
+name: two arms
+hypotheses: [The script learns nothing.]
+primary_metric: pass_at_1
+arms: {one: loop.max_attempts=1 arm=one, two: loop.max_attempts=2 arm=two}
+baseline: one
+benchmark: tasks
+n_tasks: 12
+seeds: [0, 1]
+budget: {calls: 1000}
+minimum_detectable_effect: 1.0
+exclusions: []
+stopping: after all runs
+"""
+
+
+def test_a_study_is_estimated_as_the_sweep_of_its_arms_and_seeds(overrides, capsys, tmp_path):
+    (tmp_path / "study.yaml").write_text(STUDY)
+    words = [override for override in overrides if not override.startswith("loop.max_attempts")]
+    assert cli.main(["estimate", "--study", str(tmp_path / "study.yaml"), *words, "--json"]) == 0
+    of_study = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (of_study["cells"], of_study["tasks"]) == (4, 48)
+    assert cli.main(["estimate", *words, "--json", "-m", "loop.max_attempts=1,2", "seed=0,1"]) == 0
+    of_sweep = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert of_study["total"] == of_sweep["total"]
+    assert (of_study["paid"]["calls"], of_sweep["paid"]["calls"]) == (of_study["total"]["calls"]["mean"] / 4, 0)
+
+
 STREAM = (
     *FAMILIES, "benchmark.load.n=12", "benchmark.load.families=3", "tracker=none",
     "actor=single_shot", "loop.max_attempts=2", "memory.shared.round_size=1", "quiet=true",

@@ -400,8 +400,8 @@ def run_manifest(
 def manifest_of(composed: RunConfig | Config, is_asked: bool = True) -> Manifest:
     """The manifest that a run of this config would begin with, without the state of sandbox and study.
 
-    A pool that holds no run yet, or is the run root, stands for runs of the study. `is_asked`: as of `load_models`. Raises ConfigError: a value is
-    invalid or a key is unused.
+    A pool that holds no run yet, or is the run root, stands for runs of the study. `is_asked`: as of `load_models`.
+    Raises ConfigError: a value is invalid or a key is unused.
     """
     check(cfg := RunConfig.of(composed))
     cfg = resolved(cfg)

@@ -398,9 +398,7 @@ def load_meter(cfg: RunConfig) -> Meter:
     return Meter(cfg.caps or Caps(), cfg.storage.spending if cfg.storage else None, cfg.sweep_id or "")
 
 
-def _cached(
-    cfg: RunConfig, role: str, node: dict[str, Any], meter: Meter, price: Price, is_asked: bool
-) -> CachedModel:
+def _cached(cfg: RunConfig, role: str, node: dict[str, Any], meter: Meter, price: Price, is_asked: bool) -> CachedModel:
     from reflexion_lab.agent.models.cache import CachedModel
     from reflexion_lab.agent.models.caps import CappedModel
     from reflexion_lab.agent.models.prices import RECORDED

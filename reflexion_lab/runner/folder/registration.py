@@ -41,7 +41,7 @@ OF_STUDY = "runs of the study"
 INPUTS = ("sources of user-defined parts", "reflections read", "store at the start")
 NOT_AT_HAND = "the study is not at hand: cases hold no configs"
 UNASKED = "=unasked"
-"""End of the fingerprint of a model whose server was not asked for it, for want of a key; a run has its answer there."""
+"""End of the fingerprint of a model whose server was not asked for want of a key; that of a run may go on there."""
 FILE = "study.yaml"
 """File name of the copy in a run folder."""
 
