@@ -163,10 +163,10 @@ def difference(program: str, canonical: str) -> frozenset[str]:
     """
     if not program.strip() or not canonical.strip():
         return frozenset()
-    after = _tokens(canonical)
+    after = plain_tokens(canonical)
     if after is None:
         return frozenset()
-    before = _tokens(program)
+    before = plain_tokens(program)
     if before is None:
         return frozenset({SYNTAX})
     changed: set[str] = set()
@@ -176,7 +176,7 @@ def difference(program: str, canonical: str) -> frozenset[str]:
     return frozenset(filter(None, map(_feature, changed)))
 
 
-def _tokens(program: str) -> list[str] | None:
+def plain_tokens(program: str) -> list[str] | None:
     """Tokens of the canonical print of a program; None if it is not Python."""
     try:
         tree = _Plain().visit(ast.parse(program[:READ]))
