@@ -156,8 +156,10 @@ def rules(attempt: Attempt, words: Reflection | None) -> Quality:
 def flags_of(judged: Judged, words: Reflection) -> Flags:
     """Flags of `words` if they were about this program and its failing checks."""
     qualities, text = rules(judged.attempt, words), words.what_went_wrong
-    causes = (names_any(text, features) if features else None for features in (judged.nearest, judged.canonical))
-    return Flags(qualities.names_check, *causes, qualities.is_advice)
+    nearest, canonical = (
+        names_any(text, features) if features else None for features in (judged.nearest, judged.canonical)
+    )
+    return Flags(qualities.names_check, nearest, canonical, qualities.is_advice)
 
 
 Programs = Mapping[str, Sequence[tuple[str, Sequence[str]]]]

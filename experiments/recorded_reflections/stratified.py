@@ -1,0 +1,82 @@
+"""Difference of two shares over strata, with an interval over clusters.
+
+Mantel-Haenszel weights (Greenland and Robins 1985, Biometrics 41:55-68) compare within strata alone, so that strata
+that differ in both shares, as models do, do not make a difference. The interval deletes one cluster at a time (jackknife).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from reflexion_lab.analysis.stats.intervals import Estimate, t_quantile
+
+if TYPE_CHECKING:
+    from numpy import float64
+    from numpy.typing import NDArray
+
+
+class Outcome(NamedTuple):
+    """One case."""
+
+    cluster: str
+    stratum: str
+    flag: bool
+    passed: bool
+
+
+def counts(outcomes: Sequence[Outcome]) -> NDArray[float64]:
+    """Cases that passed and all cases, shape (clusters, strata, 2 flags, 2)."""
+    import numpy as np
+
+    clusters, strata = (
+        {name: place for place, name in enumerate(sorted({outcome[field] for outcome in outcomes}))} for field in (0, 1)
+    )
+    table = np.zeros((len(clusters), len(strata), 2, 2))
+    for cluster, stratum, flag, passed in outcomes:
+        table[clusters[cluster], strata[stratum], int(flag)] += passed, 1
+    return table
+
+
+def difference(table: NDArray[float64]) -> NDArray[float64]:
+    """Share with the flag - share without, shape (...); NaN if no stratum has both flags.
+
+    `table`: shape (..., strata, 2 flags, 2).
+    """
+    import numpy as np
+
+    passed, cases = table[..., 0], table[..., 1]
+    without, with_ = cases[..., 0], cases[..., 1]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        weights = np.nan_to_num(with_ * without / (with_ + without))
+        shares = np.nan_to_num(passed / cases)
+        return np.asarray((weights * (shares[..., 1] - shares[..., 0])).sum(axis=-1) / weights.sum(axis=-1))
+
+
+def jackknife(table: NDArray[float64]) -> tuple[NDArray[float64], NDArray[float64]]:
+    """The difference and its standard error. `table`: shape (..., clusters, strata, 2 flags, 2)."""
+    import numpy as np
+
+    total = table.sum(axis=-4)
+    left_out = difference(total[..., None, :, :, :] - table)
+    n = left_out.shape[-1]
+    squares = (left_out - left_out.mean(axis=-1, keepdims=True)) ** 2
+    return difference(total), np.sqrt((n - 1) / n * squares.sum(axis=-1))
+
+
+def stratified(outcomes: Sequence[Outcome]) -> tuple[Estimate, float] | None:
+    """The difference with its 95 % interval, and its two-sided p; None without a stratum of both flags, or without a
+    standard error.
+    """
+    from scipy.special import stdtr
+
+    if not outcomes:
+        return None
+    table = counts(outcomes)
+    value, error = map(float, jackknife(table))
+    if not error > 0:
+        return None
+    half = t_quantile(len(table) - 1) * error
+    return Estimate.of(value, max(-1.0, value - half), min(1.0, value + half)), float(
+        2 * stdtr(len(table) - 1, -abs(value) / error)
+    )
