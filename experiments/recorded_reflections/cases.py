@@ -28,7 +28,7 @@ from experiments.words_and_their_controls.rating import write as write_sheet
 from experiments.words_and_their_controls.words import Quality, difference, names_any, plain_tokens, quality
 from reflexion_lab.audit.samples import IMPORTS
 from reflexion_lab.audit.stored_programs import StoredPrograms
-from reflexion_lab.audit.transcripts import Step, Transcript
+from reflexion_lab.audit.transcripts import Step, Transcript, human_eval_tasks
 from reflexion_lab.cli.place import out_folder, positive
 from reflexion_lab.protocols import Sandbox
 from reflexion_lab.records import Attempt, Evaluation, MemoryState, Reflection, Task, Trajectory
@@ -202,7 +202,7 @@ def judge(recordings: Sequence[Recording], workers: int | None) -> tuple[list[Ju
     with_words = [recording for recording in recordings if recording.known.arm.startswith("reflexion")]
     cases = [each for recording in with_words for each in followed(recording)]
     trials = [each.trial for each in cases]
-    tasks = {trial.loop.task_id: trial.task for trial in trials if trial.task.canonical_program}
+    tasks = {trial.loop.task_id: task for trial in trials if (task := _known(trial))}
     with StoredPrograms(workers) as programs:
         evaluations = programs.map(tried, trials)
         on_canonical = programs.map(_on_canonical, trials)
@@ -211,17 +211,27 @@ def judge(recordings: Sequence[Recording], workers: int | None) -> tuple[list[Ju
     true_checks: dict[str, set[str]] = defaultdict(set)
     judged = []
     for each, evaluation, canonical in zip(cases, evaluations, on_canonical, strict=True):
-        program, task = each.trial.step.code, each.trial.task
-        near = nearest(program, correct.get(task.task_id, ()))
-        features = difference(program, near), difference(program, task.canonical_program)
+        program, task_id = each.trial.step.code, each.trial.loop.task_id
+        near = nearest(program, correct.get(task_id, ()))
+        features = difference(program, near), difference(program, _canonical(each.trial))
         judged.append(Judged(each, attempt_of(each, evaluation), *features))
-        true_checks[each.run_id + task.task_id] |= {check.name for check in canonical.checks if check.outcome == "pass"}
+        true_checks[each.run_id + task_id] |= {check.name for check in canonical.checks if check.outcome == "pass"}
     return judged, true_checks
+
+
+def _known(trial: Trial) -> Task | None:
+    """The task of HumanEval; None if it is another benchmark's, of which no canonical program is recorded."""
+    return human_eval_tasks().get(trial.loop.task_id)
+
+
+def _canonical(trial: Trial) -> str:
+    task = _known(trial)
+    return task.canonical_program if task else ""
 
 
 def _on_canonical(sandbox: Sandbox, trial: Trial) -> Evaluation:
     """The feedback tests on the canonical program; no verdict without one."""
-    program = trial.task.canonical_program
+    program = _canonical(trial)
     tests = trial.tests if program else ()
     return run_tests(sandbox, replace(trial.task, setup=""), IMPORTS + program, tests)
 
@@ -239,9 +249,9 @@ def rows(
         others = [other for other in groups[each.followed.group] if other.attempt.task_id != each.attempt.task_id]
         chance = _chance(each, others) if each.is_wrong else [None] * len(Flags._fields)
         failing = each.attempt.evaluation.failures
-        passing = true_checks[each.followed.run_id + trial.task.task_id]
+        passing = true_checks[each.followed.run_id + trial.loop.task_id]
         single = singles.get(trial.loop.task_id, ())
-        known = bool(trial.task.canonical_program)
+        known = bool(_canonical(trial))
         verdicts = (hidden(each, kind) for each in (trial.step, step) for kind in ("lenient", "pass"))
         yield [
             rated(each).id, trial.recording.file.partition(".")[0], trial.recording.model, trial.recording.run,

@@ -1,7 +1,7 @@
 """Difference of two shares over strata, with an interval over clusters.
 
-Mantel-Haenszel weights (Greenland and Robins 1985, Biometrics 41:55-68) compare within strata alone, so that strata
-that differ in both shares, as models do, do not make a difference. The interval deletes one cluster at a time (jackknife).
+Mantel-Haenszel weights (Greenland and Robins 1985, Biometrics 41:55-68) compare within strata alone: models that differ
+in both shares do not make a difference. The interval deletes one cluster at a time (jackknife).
 """
 
 from __future__ import annotations
