@@ -20,11 +20,13 @@ from reflexion_lab.analysis.stats.permutation import mean_pass_at_k
 from reflexion_lab.errors import DataError
 from reflexion_lab.loop.selection import submitted_at
 from reflexion_lab.records import Attempt, Grade, Usage
+from reflexion_lab.runner.folder.manifest import settings
 
 if TYPE_CHECKING:
     from numpy import float64
     from numpy.typing import NDArray
 
+DRAW = "loop.first_draw"
 NO_LOGS: Mapping[str, Sequence[Log]] = {}
 
 
@@ -107,6 +109,13 @@ class Arm:
         ]
         is_kept = any(prompts for _, attempts in calls for prompts, _ in attempts)
         return hashlib.sha256(repr(calls).encode(errors="replace")).hexdigest() if is_kept else ""
+
+    def is_again(self, other: Arm) -> bool:
+        """Whether it differs from `other` in its name and `loop.first_draw` alone: an A/A comparison."""
+        pairs = [(settings(log.manifest.config), settings(twin.manifest.config))
+                 for log in self.logs for twin in other.logs if log.manifest.seed == twin.manifest.seed]  # fmt: skip
+        differing = {key for own, its in pairs for key in own.keys() | its.keys() if own.get(key) != its.get(key)}
+        return self.models == other.models and DRAW in differing <= {DRAW, "arm"}
 
     @cached_property
     def reflections(self) -> dict[str, int]:

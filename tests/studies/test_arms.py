@@ -8,6 +8,7 @@ from contextlib import closing
 import pytest
 
 from reflexion_lab.analysis.run_log import Log
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.runner.config.check import arm_warnings
 from reflexion_lab.runner.config.compose import CONF, compose
 from reflexion_lab.runner.config.record import RunConfig
@@ -61,6 +62,20 @@ def test_every_arm_begins_with_the_same_calls(run):
         assert log.is_graded, name
         lengths = {len(attempts) for attempts in log.attempts.values()}
         assert lengths == {N_ATTEMPTS.get(name, 3)}, name
+
+
+def test_an_arm_with_another_first_draw_sends_the_same_prompts_and_draws_anew(run):
+    (log, calls), (again, others) = (
+        run("retry", "temperature=0.8"),
+        run("retry", "temperature=0.8", "loop.first_draw=9"),
+    )
+    draws = {request["sample"] for _, request in calls}
+    assert {request["sample"] for _, request in others[len(calls) :]} == {draw + 9 for draw in draws}
+    assert {task: loop[0].trajectory.messages for task, loop in log.attempts.items()} == {
+        task: loop[0].trajectory.messages for task, loop in again.attempts.items()
+    }
+    with pytest.raises(ConfigError, match="first_draw"):
+        run("retry", "temperature=0.8", "loop.first_draw=1000000")
 
 
 @pytest.mark.slow

@@ -67,6 +67,7 @@ def warnings(comparison: Comparison) -> Iterator[str]:
         names = ", ".join(measured)
         yield f"CHECKPOINTS: runs on frozen memory of {names} measure it and are no arms; --by {AFTER} makes arms"
     yield from _same_calls(comparison.rows)
+    yield from _noise(comparison)
     models: dict[str, list[str]] = {}
     for row in comparison.rows:
         models.setdefault(_models(row), []).append(plain(row.arm))
@@ -145,6 +146,16 @@ def _same_calls(rows: Sequence[Row]) -> Iterator[str]:
         places.setdefault(own, []).append(" ".join(common))
     if equal := [f"{names} in {cells.listed(where, 12)}".removesuffix(" in ") for names, where in places.items()]:
         yield f"SAME CALLS: {'; '.join(equal)}: equal prompts and replies throughout"
+
+
+def _noise(comparison: Comparison) -> Iterator[str]:
+    """The difference between the baseline and itself with other draws, for each such arm."""
+    base = next((row for row in comparison.rows if row.arm == comparison.baseline), None)
+    for row in comparison.rows if base else ():
+        each = row.differences.get(EQUAL_ATTEMPTS) or row.differences.get(AS_RUN)
+        if base and each and row.of.is_again(base.of):
+            noise = f"A/A {cells.estimate(each, signed=True)} points"
+            yield f"NOISE: {noise}: {plain(row.arm)} is the baseline with other draws; an effect inside it may be, too"
 
 
 def _too_few(comparison: Comparison) -> Iterator[str]:

@@ -322,7 +322,7 @@ def loop_factory(
         return part if user_defined.isdisjoint(groups) else Budgeted(part, method, cfg.loop.timeout, kinds)
 
     def loop(run_id: str = "") -> Reflexion:
-        draws = draws_by_role(models)
+        draws = draws_by_role(models, cfg.loop.first_draw)
         parts = {"sandbox": sandbox, "prompts": prompts, "shared": shared, "models": draws}
         parts["evaluator"] = build(nodes["evaluator"], "evaluator", parts)
         if has_critic:

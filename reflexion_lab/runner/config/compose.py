@@ -121,7 +121,7 @@ _SERVED = re.compile(
 _TASKS = re.compile(r"benchmark=((?:hf://)?[^,]+\.\w+|hf://[^,]+)")
 _LEFT_OUT = re.compile(
     r"[\w.]+\.sampling\.(top_p|stop|grammar)=|(model|roles\.\w+)\.reasoning_effort=|memory\.(shared\.max_mistakes|heading)="
-    r"|benchmark\.fields[.=]|reflection\.enabled=|prompts\.(test_results|failed_program)="
+    r"|benchmark\.fields[.=]|reflection\.enabled=|loop\.first_draw=|prompts\.(test_results|failed_program)="
 )
 """Values that many nodes, or all, leave out; of `benchmark.fields` any field of a file."""
 

@@ -543,14 +543,14 @@ def _model(node: bytes, files: tuple[tuple[str, int], ...]) -> Model:
     return model
 
 
-def draws_by_role(models: Models) -> dict[str, Draws]:
+def draws_by_role(models: Models, first: int = 0) -> dict[str, Draws]:
     """Models of one loop by role; roles that share a model, or its fingerprint, share their count of draws."""
     from collections import Counter
 
     from reflexion_lab.agent.models.cache import Draws
 
     counts = Counter[str]()
-    return {role: Draws(models.of(role), counts, refusals=models.refusals(role)) for role in ROLES}
+    return {role: Draws(models.of(role), counts, first, models.refusals(role)) for role in ROLES}
 
 
 def stop_rules(cfg: RunConfig, stuck: Stuck) -> Stop:
@@ -577,7 +577,7 @@ def suite_writer_factory(cfg: RunConfig, models: Models, sandbox: Sandbox) -> Ca
     model, refusals = models.of("suite_writer"), models.refusals("suite_writer")
 
     def writer() -> SuiteWriter:
-        draws = Draws(model, first=SUITE_DRAWS, refusals=refusals)
+        draws = Draws(model, first=SUITE_DRAWS + cfg.loop.first_draw, refusals=refusals)
         suite_writer: SuiteWriter = build(node, "suite_writer", {**parts, "model": draws})
         return suite_writer
 

@@ -60,6 +60,8 @@ class LoopConfig(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     reflect_on_success: bool
     reflect_below: PositiveShare
     """Reflect only below this reward, or after an error, timeout or missing program."""
+    first_draw: Annotated[int, msgspec.Meta(ge=0, lt=1_000_000)] = 0
+    """Number of the first draw of every call of a loop, below those of generated tests."""
 
 
 class QualityConfig(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):

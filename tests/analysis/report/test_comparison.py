@@ -142,6 +142,23 @@ def test_cases_without_a_partner_are_counted_and_named(run):
     assert expected in sheets(comparison)[-2].caption
 
 
+@pytest.mark.parametrize(
+    ("own", "is_again"),
+    [
+        ({"arm": "again", "loop": {"first_draw": 1000}}, True),
+        ({"arm": "again"}, False),
+        ({"arm": "again", "loop": {"first_draw": 1000}, "temperature": 1}, False),
+    ],
+)
+def test_the_baseline_with_other_draws_is_the_noise_of_the_comparison(run, own, is_again):
+    runs = [run("feedback_only", BASE, s) for s in (1, 2)] + [run("again", WORDS, s, config=own) for s in (1, 2)]
+    comparison = compare(arms(runs))
+    lines = [line for line in warnings(comparison) if line.startswith("NOISE")]
+    measured = estimate(comparison.rows[1].differences["equal_attempts"], signed=True)
+    expected = f"NOISE: A/A {measured} points: again is the baseline with other draws; an effect inside it may be, too"
+    assert lines == [expected] * is_again
+
+
 def test_different_models_and_currencies_are_allowed_and_loud(run):
     runs = [run("feedback_only", BASE, model_fingerprint="small"), run("words", WORDS, model_fingerprint="large")]
     comparison = compare(arms(runs))
