@@ -388,6 +388,7 @@ def compute(folder: Path) -> Mapping[str, str]:
     by_key = {(row.label, row.flag, row.outcome): row for row in rows}
     chances = {(row.group, row.flag): row for row in beside_chance(folder)}
     whole = [case for case in primary if case.is_whole]
+    assert all(case.group == "gpt-3.5" for case in primary if not case.is_whole), "the page says so"
     values = {
         "primary": rows[0],
         "rows": rows,
