@@ -41,6 +41,19 @@ def test_a_filtered_prompt_does_not_make_the_tokens_of_an_arm_unknown(make_arm):
     assert not is_known(lost, "tokens")
 
 
+def test_initial_code_costs_nothing_and_leaves_the_tokens_of_its_arm_known(make_arm):
+    def given(attempt):
+        return (
+            replace(attempt, trajectory=replace(attempt.trajectory, usage=Usage())) if attempt.number == 1 else attempt
+        )
+
+    retried = {name: history for name, history in HISTORIES.items() if name != "at once"}
+    arm, other = make_arm(retried, change=given), make_arm(retried, label="other", change=given)
+    assert is_known(arm, "completion_tokens") and spent(arm, "calls")[Case(0, "never")] == [0, 2, 4]
+    assert matched(arm, other, "tokens").is_matched
+    assert not is_known(make_arm(HISTORIES, change=given), "tokens"), "a log may hold no usage"
+
+
 def test_spending_of_an_attempt_excludes_its_own_reflection(make_arm):
     arm = make_arm(HISTORIES)
     assert spent(arm, "tokens")[Case(0, "never")] == [20, 47, 74]

@@ -55,8 +55,9 @@ def is_known(arm: Arm, unit: str) -> bool:
     """Whether the runs recorded their spending; unrecorded usage is zero, which does not mean free.
 
     Calls and tokens are known if every first attempt has some, and tokens only if every reply has some; refused prompts
-    take none. Completion tokens are known with tokens. Money is known if any was paid, every role has a price, and
-    every reply has tokens. Local models are free and cannot be compared by cost. Raises ConfigError: an unknown unit.
+    take none, nor does initial code, whose retry has some. Completion tokens are known with tokens. Money is known if
+    any was paid, every role has a price, and every reply has tokens. Local models are free and cannot be compared by
+    cost. Raises ConfigError: an unknown unit.
     """
     unit = "tokens" if unit == "completion_tokens" else unit  # a reply may be empty
     by_case = spent(arm, unit)
@@ -68,7 +69,9 @@ def is_known(arm: Arm, unit: str) -> bool:
         prices = {price for log in arm.logs for price in log.manifest.prices.values()}
         return any(case_amounts[-1] for case_amounts in by_case.values()) and UNPRICED not in prices
     return all(
-        amounts[0] or any(usage.refused for usage in arm.attempts[case][0].usage.values())
+        amounts[0]
+        or any(usage.refused for usage in arm.attempts[case][0].usage.values())
+        or (amounts[-1] and not arm.attempts[case][0].trajectory.usage.calls)
         for case, amounts in by_case.items()
     )
 
