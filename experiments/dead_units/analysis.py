@@ -1,4 +1,4 @@
-"""Table, figure and README of this experiment, from `cases.csv.gz` alone; `--check` names what differs."""
+"""Table, figure and README, from `cases.csv.gz` and `pilot.csv` alone; `--check` names what differs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from experiments._tools.evidence import CASES, Row
+from experiments._tools.evidence import CASES, Row, read_rows
 from experiments._tools.output import plain_axes, save
 from experiments._tools.recompute import README, TABLE, csv_text, main, points, readme
 from experiments.dead_units.student import chance_of_draw
@@ -20,6 +20,7 @@ from reflexion_lab.analysis.comparison.cases import load_cases
 from reflexion_lab.analysis.report.cells import p_value
 from reflexion_lab.analysis.stats.intervals import Estimate
 from reflexion_lab.analysis.stats.permutation import holm
+from reflexion_lab.runner.folder.registration import FILE, read
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -38,6 +39,7 @@ NAMES = {
 }
 RETRY = 2
 """The attempt of a retry; attempt 1 is the failed program."""
+PILOT = "pilot.csv"
 STUDENT = Path("conf", "model", "dead_units_student.yaml")
 
 
@@ -142,13 +144,42 @@ def signed(value: float) -> str:
     return f"{100 * value:+.1f}".replace("-", "−").replace("+0.0", "0.0").replace("−0.0", "0.0")
 
 
+def pilot(folder: Path) -> dict[str, Any]:
+    """What replies of the pilot took, and what the study would, at the numbers of study.yaml."""
+    study = read(folder / FILE)
+    rows: list[dict[str, Any]] = [
+        {name: int(text) if text.isdecimal() else text for name, text in row.items()}
+        for row in read_rows(folder / PILOT)
+    ]
+    draws, retries = ([row for row in rows if (row["arm"] == "retry") == is_first] for is_first in (True, False))
+    replies = [row for row in retries if not row["given"]]
+    words = [row for row in retries if row["reflection_completion_tokens"]]
+    tokens = {
+        "a draw": [row["prompt_tokens"] + row["completion_tokens"] for row in draws],
+        "a retry": [row["prompt_tokens"] + row["completion_tokens"] for row in replies],
+        "a reflection": [row["reflection_prompt_tokens"] + row["reflection_completion_tokens"] for row in words],
+    }
+    cases, shown = study.n_tasks * len(study.seeds), len(study.arms) - 1
+    means = {name: fmean(each) for name, each in tokens.items()}
+    shown_by = {arm: fmean(row["prompt_tokens"] for row in replies if row["arm"] == f"{arm}_user") for arm in SHAPES}
+    total = cases * (3 * means["a draw"] + shown * means["a retry"] + means["a reflection"])
+    return {
+        "tokens": [{"of": name, "n": len(tokens[name]), "mean": mean} for name, mean in means.items()],
+        "tasks": len({row["task"] for row in draws}), "solved": sum(row["passed"] for row in draws),
+        "draws": len(draws), "dead": len({row["task"] for row in retries}), "retries": len(replies),
+        "repaired": sum(row["passed"] for row in replies), "cut": sum(row["cut"] for row in rows),
+        "total": total / 1e6, "n_tasks": study.n_tasks, "seeds": len(study.seeds),
+        "facts": shown_by["facts"] - shown_by["bare"], "filler": shown_by["placebo"] - shown_by["bare"],
+    }  # fmt: skip
+
+
 def compute(folder: Path) -> Mapping[str, str]:
     shares, rows = rates(folder), contrasts(folder)
     values = {
         "rates": shares, "rows": rows, "NAMES": NAMES, "cell": cell, "signed": signed, "p_value": p_value, "at": at,
         "held_rates": sum(map(holds, shares)), "held": sum(map(holds, rows)), "detected": detected,
         "readings": {role: reading(rows, role) for role in ROLES}, "student": student(folder),
-        "missed": [row for row in rows if not holds(row)],
+        "pilot": pilot(folder),
     }  # fmt: skip
     return {TABLE: csv_text(rows), README: readme(folder, **values)}
 

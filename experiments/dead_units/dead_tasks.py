@@ -43,7 +43,8 @@ def write(options: argparse.Namespace) -> int:
         raise ConfigError(options.run, f"no task with {draws} failed draws", "one or more")
     options.out.parent.mkdir(parents=True, exist_ok=True)
     options.out.write_bytes(msgspec.json.Encoder().encode_lines(dead))
-    print(f"{options.out}: {len(dead)} of {len(log.attempts)} tasks, on which {draws} of {draws} draws failed")
+    clusters, n = len({task.cluster_id for task in dead}), len(log.attempts)
+    print(f"{options.out}: {len(dead)} of {n} tasks, in {clusters} clusters: {draws} of {draws} draws failed")
     return 0
 
 
