@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from reflexion_lab.notebook.compare import compare, report
     from reflexion_lab.notebook.explore import explore
     from reflexion_lab.notebook.frames import load
-    from reflexion_lab.notebook.run import by_hand, compose, estimate, run, runs, sweep
+    from reflexion_lab.notebook.run import by_hand, calibrate, compose, estimate, run, runs, sweep
     from reflexion_lab.notebook.view import view
     from reflexion_lab.records import Evaluation, Task, Trajectory
     from reflexion_lab.tasks.evaluators.combined import Combined
@@ -53,7 +53,7 @@ _HOMES = {
     "notebook.compare": ("compare", "report"),
     "notebook.explore": ("explore",),
     "notebook.frames": ("load",),
-    "notebook.run": ("by_hand", "compose", "estimate", "run", "runs", "sweep"),
+    "notebook.run": ("by_hand", "calibrate", "compose", "estimate", "run", "runs", "sweep"),
     "notebook.view": ("view",),
     "records": ("Evaluation", "Task", "Trajectory"),
     "tasks.evaluators.combined": ("Combined",),
@@ -67,8 +67,8 @@ __all__ = [
     "Archive", "Combined", "EpisodeBuffer", "EpisodicMemory", "Evaluation", "FirstOf", "LLMReflector",
     "MaxAttempts", "Passed", "Plateau", "Reflexion", "Rules", "Similar", "StaticCheck", "Task", "TimeOut",
     "Trajectory", "TrajectoryHeuristics", "UnitTests", "Window", "WindowThenSimilar", "WithFallback",
-    "WithTrajectory", "agent", "by_hand", "compare", "compose", "estimate", "explore", "load", "plot", "report",
-    "run", "runs", "sweep", "view",
+    "WithTrajectory", "agent", "by_hand", "calibrate", "compare", "compose", "estimate", "explore", "load", "plot",
+    "report", "run", "runs", "sweep", "view",
 ]  # fmt: skip
 
 

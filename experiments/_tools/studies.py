@@ -46,16 +46,16 @@ class Study(NamedTuple):
 
 
 @cache
-def read(folder: Path) -> Study:
-    """The study of a folder, at its equivalence margin; one seed may be enough.
+def read(folder: Path, file: str = STUDY, cases: str = CASES) -> Study:
+    """The study of a folder, at its equivalence margin; one seed may be enough. `file` and `cases`: their names.
 
     Raises
     ------
     DataError
         The cases are not those of the registered study: another digest, or other arms, seeds or numbers of tasks.
     """
-    registration = read_registration(folder / STUDY)
-    arms = load_cases(folder / CASES)
+    registration = read_registration(folder / file)
+    arms = load_cases(folder / cases)
     runs = [log.manifest for arm in arms for log in arm.logs]
     got = {"digest": {run.study_digest for run in runs}, "n_tasks": {run.n_expected for run in runs}}
     got |= {"arms": {arm.label for arm in arms}, "seeds": {arm.seeds for arm in arms}}
@@ -63,7 +63,7 @@ def read(folder: Path) -> Study:
     expected |= {"arms": {*registration.arms}, "seeds": {tuple(registration.seeds)}}
     for name, values in expected.items():
         if got[name] != values:
-            raise DataError(f"{folder / CASES}: {name}", str(got[name]), f"{values}, as registered")
+            raise DataError(f"{folder / cases}: {name}", str(got[name]), f"{values}, as registered")
     margin = registration.equivalence_margin or None
     return Study(registration, tuple(arms), compare(arms, registration.baseline, margin=margin))
 
@@ -119,6 +119,7 @@ def table(study: Study) -> Iterator[str]:
         "attempt 1, %",
         "submitted, % [95 %]",
         "won : lost",
+        "room",
         *(f"− {baseline} at equal {name}" for name in EQUAL.values()),
     )
     yield f"| {' | '.join((*columns, 'p, Holm', 'verdict', 'tokens per case'))} |"
@@ -135,6 +136,7 @@ def _cells(row: Row) -> Iterator[str]:
     )
     attempts = row.differences.get("equal_attempts")
     yield f"{attempts.won} : {attempts.lost}" if attempts else ""
+    yield percent(attempts.room) if attempts and attempts.room is not None else ""
     for name in EQUAL:
         difference = row.differences.get(name)
         yield points(difference) if difference else ""

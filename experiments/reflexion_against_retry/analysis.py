@@ -9,13 +9,15 @@ from typing import Any
 
 from experiments._tools import studies
 from experiments._tools.evidence import Row, read_rows
-from experiments._tools.recompute import main, percent, points
+from experiments._tools.recompute import csv_text, main, percent, points
 from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.comparison import compare
-from reflexion_lab.analysis.comparison.lines import Difference
+from reflexion_lab.analysis.comparison.lines import Difference, compared
 from reflexion_lab.analysis.stats.intervals import Rate
 
 TUNING = "tuning.csv"
+OMEGA = ("omega.yaml", "omega.csv.gz")
+"""A second study on these loops: Ω = 0 is `retry` with three attempts, Ω = 1 is `reflexion`, Ω = 2 is new."""
 LAST = 3
 """Attempts at which the arms are compared."""
 
@@ -58,8 +60,13 @@ def compute(folder: Path) -> Mapping[str, str]:
     by_attempt = {arm.label: list(repaired(arm)) for arm in study.arms}
     tuned = tuning(folder)
     stopped = min(tuned, key=lambda row: row["tasks"])
-    values = {"tuning": tuned, "stopped": stopped, "by_attempt": by_attempt, "own_words": against_checks(study)}
-    return studies.page(folder, study, **values)
+    omega = studies.read(folder, *OMEGA)
+    verdicts = {arm.label: arm.verdicts() for arm in omega.arms}
+    wider = compared(verdicts["omega_2"], verdicts["omega_1"], clusters=omega.arms[0].clusters)
+    values: dict[str, Any] = {"wider": wider, "omega_2": omega.row("omega_2").differences}
+    values |= {"omega_row": list(studies.table(omega))[-1], "omega_design": studies.design(omega)}
+    values |= {"tuning": tuned, "stopped": stopped, "by_attempt": by_attempt, "own_words": against_checks(study)}
+    return {**studies.page(folder, study, **values), "omega_table.csv": csv_text(studies.published(omega))}
 
 
 def answer(folder: Path) -> Row:
@@ -67,10 +74,12 @@ def answer(folder: Path) -> Row:
     study = studies.read(folder)
     row, words = study.row("reflexion"), against_checks(study)["equal_attempts"]
     attempts, tokens = row.differences["equal_attempts"], row.differences["equal_tokens"]
+    wider = studies.read(folder, *OMEGA).row("omega_2").differences["equal_attempts"]
     text = (
         f"Reflexion {points(attempts)} points against plain retry at three attempts each "
         f"({studies.claim(attempts)}), {points(tokens)} at equal tokens ({tokens.conclusion}); "
-        f"{points(words)} against failing checks alone, {words.won} won, {words.lost} lost (exploratory)"
+        f"{points(words)} against failing checks alone, {words.won} won, {words.lost} lost (exploratory); with the last "
+        f"two attempts in the prompt {points(wider)} against retry ({studies.claim(wider)})"
     )
     return Row(text, str(attempts.n))
 

@@ -15,4 +15,9 @@ fi
 reflexion-lab study run "$here/study.yaml" $shared
 reflexion-lab report --baseline retry --bundles --out "report/$name" "runs/$name"/2*
 gzip -9nc "report/$name/cases.csv" > "$here/cases.csv.gz"
+# Ω = 2: five minutes more; Ω = 0 and Ω = 1 are calls of the arms above
+shared="${shared/$name/omega}"
+reflexion-lab study run "$here/omega.yaml" $shared
+reflexion-lab report --baseline omega_0 --bundles --out report/omega runs/omega/2*
+gzip -9nc report/omega/cases.csv > "$here/omega.csv.gz"
 python -m experiments.reflexion_against_retry.analysis

@@ -26,6 +26,8 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     sub.add_argument("--comparisons", metavar="M", type=int, default=1, help=arms)
     difference = "true difference, such as 0.1: print how often it is detected"
     sub.add_argument("--difference", metavar="DIFF", type=float, help=difference)
+    margin = "equivalence margin, such as 0.05: print how often a true difference of 0 is shown to lie within it"
+    sub.add_argument("--margin", metavar="MARGIN", type=float, help=margin)
     share = "share of studies that detect the difference (default: %(default)s)"
     sub.add_argument("--power", metavar="P", type=float, default=0.8, help=share)
     sub.add_argument("--studies", metavar="N", type=int, default=1000, help="simulated studies (default: %(default)s)")
@@ -34,9 +36,10 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def power(options: argparse.Namespace) -> None:
+    from msgspec.structs import replace
     from rich.console import Console
 
-    from reflexion_lab.analysis.stats.power import Design, detectable, detected, too_few
+    from reflexion_lab.analysis.stats.power import Design, detectable, detected, equivalent, too_few
 
     design = Design(
         tasks=options.tasks,
@@ -53,8 +56,11 @@ def power(options: argparse.Namespace) -> None:
     size = f"{design.tasks} tasks{units} x {design.seeds} seed{'s' * (design.seeds > 1)}"
     smallest = detectable(design, options.power, options.studies)
     share = None if options.difference is None else detected(design, options.studies)
+    same = replace(design, difference=0.0)
+    inside = None if options.margin is None else equivalent(same, options.margin, options.studies)
     if options.json:
         answer = {"detectable": smallest, "power": options.power, "detected": share, "studies": options.studies}
+        answer |= {} if inside is None else {"inside_margin": inside}
         say_json({**answer, "design": design})
         return
     points = "none" if smallest is None else f"{100 * smallest:.1f} points"
@@ -63,6 +69,9 @@ def power(options: argparse.Namespace) -> None:
         lines.append(text)
     if share is not None:
         lines.append(f"{100 * design.difference:.1f} points: detected by {rate(share, 'studies')}")
+    if inside is not None:
+        points = f"{100 * options.margin:g} points"
+        lines.append(f"margin of {points}: a true difference of 0 lies within it in {rate(inside, 'studies')}")
     tasks = f", of a cluster's tasks {100 * design.cluster_agreement:g} %" if is_clustered else ""
     family = f", {design.comparisons} comparisons" if design.comparisons > 1 else ""
     lines.append(

@@ -32,14 +32,18 @@ def add(commands: place.Commands) -> None:
 
 def register(options: argparse.Namespace) -> None:
     from reflexion_lab.studies.registered import register as register_study
+    from reflexion_lab.studies.registered import within_margin
 
     study = register_study(Path(options.study))
-    section = study.registered
+    section, inside = study.registered, within_margin(study)
     assert section
+    margin = f"margin: {100 * inside.share:.0f} % show a true difference of 0 to lie within " if inside else ""
+    margin += f"{100 * study.equivalence_margin:g} points" * bool(inside)
     say(
         f"registered: {study.name}, digest {study.digest}, arms {len(study.arms)}, seeds {len(study.seeds)}",
         f"power: {100 * section.power:.0f} % of simulated studies detect "
         f"{100 * study.minimum_detectable_effect:g} points",
+        *[margin] * bool(margin),
         *(f"{arm}: {_settings(own.config)}" for arm, own in section.arms.items()),
         f"next: commit {options.study}, sign a tag or stamp it (docs/guides/sweep.md), then",
         f"  reflexion-lab study run {options.study}",

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from reflexion_lab.loop.reflexion import Reflexion
     from reflexion_lab.records import Attempt, Grade
     from reflexion_lab.runner.config.build import Config
+    from reflexion_lab.studies.calibrate import Calibration
     from reflexion_lab.studies.estimate import Estimate
     from reflexion_lab.studies.sweeps.sweep import Sweep
     from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
@@ -201,6 +202,22 @@ def estimate(*overrides: Override, tasks: int = 3, **parts: object) -> Estimate:
 
     with one_line_errors(is_hydra_error):
         return estimated([cell.cfg for cell in cells(with_objects(overrides, parts))], tasks)
+
+
+def calibrate(*overrides: Override, tasks: int = 40, quiet: bool = False, **parts: object) -> Calibration:
+    """Whether a model uses what it reads, how far words can move it, and the tasks that an experiment needs.
+
+    Raises ConfigError: an override sets a key of its cells; LabError: a cell failed, the same call continues.
+
+    Examples
+    --------
+    >>> rl.calibrate(small, tasks=8, quiet=True).tasks
+    8
+    """
+    from reflexion_lab.studies import calibrate as study
+
+    with one_line_errors(is_hydra_error):
+        return study.calibrate(study.plan(with_objects(overrides, parts), tasks), quiet)
 
 
 class RunTable(NamedTuple):

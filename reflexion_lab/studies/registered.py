@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from reflexion_lab.analysis import shards
 from reflexion_lab.analysis.stats.intervals import Rate
-from reflexion_lab.analysis.stats.power import POWER, Design, detected, too_few
+from reflexion_lab.analysis.stats.power import POWER, Design, detected, equivalent, too_few
 from reflexion_lab.analysis.summary import summary
 from reflexion_lab.errors import ConfigError, DataError, Unanswered
 from reflexion_lab.io.secrets import without_secrets
@@ -90,19 +90,26 @@ def status(path: Path, runs: Sequence[Path]) -> Status:
 
 def power(study: Registration) -> Rate | None:
     """How many simulated studies of this design detect the registered effect; None where its discordance is unknown."""
-    if not study.discordance:
-        return None
-    design = Design(
+    return detected(_design(study, study.minimum_detectable_effect)) if study.discordance else None
+
+
+def within_margin(study: Registration) -> Rate | None:
+    """How many of them show a true difference of 0 to lie within the registered margin; None without one."""
+    has_margin = bool(study.discordance and study.equivalence_margin)
+    return equivalent(_design(study, 0.0), study.equivalence_margin) if has_margin else None
+
+
+def _design(study: Registration, difference: float) -> Design:
+    return Design(
         tasks=study.n_tasks,
         seeds=len(study.seeds),
         discordance=study.discordance,
         agreement=study.agreement,
-        difference=study.minimum_detectable_effect,
+        difference=difference,
         comparisons=max(len(study.arms) - 1, 1),
         clusters=study.clusters,
         cluster_agreement=study.cluster_agreement,
     )
-    return detected(design)
 
 
 def register(path: Path) -> Registration:
@@ -243,6 +250,10 @@ def show(state: Status, console: Console) -> None:
         console.print(cells.line("NO CONFIG IS REGISTERED: every run is exploratory (`study register`)", "yellow"))
     for line in state.evidence:
         console.print(cells.line(line))
+    if inside := within_margin(study):
+        means = "" if inside.share >= POWER else ": too few to conclude that there is none"
+        text = f"margin: {cells.rate(inside, 'simulated studies')} show a true difference of 0 to lie within it{means}"
+        console.print(cells.line(text, "yellow" * bool(means)))
     if state.power:
         text = f"power: {cells.rate(state.power, 'simulated studies')} detect that effect"
         too_small = f"; REFUSED: {100 * POWER:g} % or more expected, see `reflexion-lab power`"

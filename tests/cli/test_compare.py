@@ -74,7 +74,7 @@ def test_the_screen_has_every_verdict_and_equal_attempts_first(run, capsys, monk
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) <= 15 and max(map(len, lines)) <= columns
     heads = next(place for place, line in enumerate(lines) if line.endswith("verdict"))
-    verdicts = ("detected", "undecided", "inside ±", "size <")
+    verdicts = ("detected", "undecided", "no worse than", "size <")
     assert sum(any(word in line for word in verdicts) for line in lines[heads:]) >= n - 1
     budgets = [line for line in lines[heads:] if "attempts: 2" in line or "as run" in line]
     assert not budgets or "attempts: 2" in budgets[0]
@@ -137,7 +137,7 @@ def test_the_margin_is_in_points_and_the_verdict_in_every_output(run, run_comman
     result = json.loads(run_command("compare", *runs, "--margin", "10", "--json", "--csv", tmp_path / "t.csv")[2])
     line = next(line for line in result["lines"] if line.get("budget") == "as_run")
     for verdict in (line["verdict"], lines_of(tmp_path / "t.csv")["words", "pass_at_1", "as_run"]["verdict"]):
-        assert verdict == "between -4.7 and 4.7 (90 %), inside ±10 points"
+        assert verdict == "no worse than -4.7, no better than 4.7 (90 %), inside ±10 points"
     assert run_command("report", *runs, "--out", tmp_path / "out", "--margin", "10")[0] == 0
     assert "inside ±10 points" in (tmp_path / "out" / "report.md").read_text()
 

@@ -100,7 +100,7 @@ RUNS |= {f"curator_{name}": (f"curator={name}", *STREAM) for name in CURATORS} |
                    "benchmark.limit=3"),
 }  # fmt: skip
 PRESETS = ("helix", "bot", "openagents", "jido", "ralph")
-COMPARED = ("words_and_their_controls", "oracle_words", "reflexion_against_retry", "omega_sweep")
+COMPARED = ("words_and_their_controls", "oracle_words", "reflexion_against_retry")
 """Experiments whose committed cases are compared."""
 
 FORGOTTEN = {

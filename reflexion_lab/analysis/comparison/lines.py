@@ -24,7 +24,7 @@ PRICE, OPEN = "worse at this budget only", "worse at this budget; at equal attem
 REMATCHED = f"bootstrap over tasks, each draw matched again ({PAIRED} where fewer than {MIN_TASKS} differ)"
 COLUMNS = (
     "arm", "metric", "budget", "baseline", "value", "low", "high", "method", "n", "tasks", "clusters", "won", "lost",
-    "p", "p_tasks", "p_holm", "low_90", "high_90", "margin", "minimum", "effective", "detected", "verdict",
+    "p", "p_tasks", "p_holm", "low_90", "high_90", "margin", "minimum", "room", "effective", "detected", "verdict",
     "exploratory", "reasons", "attempts", "spend", "baseline_spend", "matched",
 )  # fmt: skip
 """What a line says, in the order of `table.csv`."""
@@ -120,6 +120,9 @@ class Difference(Line, frozen=True, kw_only=True):
     minimum: float | None
     """The true difference that a study of this design detects four times in five, at the strictest step of Holm's
     correction (`power.minimum`); None if it detects no difference so often, and none at all in 5 clusters or fewer."""
+    room: float | None = None
+    """What the baseline's retries add to its first attempts at this budget, over the same cases: the most that an arm
+    with equal first attempts can lose by its retries, unless they break right programs. None for verdicts alone."""
     attempts: int | None = None
     """The attempt at which the loops of both arms are cut; None at equal spending."""
     spend: float | None = None
@@ -170,15 +173,15 @@ class Difference(Line, frozen=True, kw_only=True):
 
     @property
     def conclusion(self) -> str:
-        """`detected`, `between -4.1 and 6.2 (90 %), inside ±10 points`, `not detected, size below 12.3 points` where no
-        margin is set, or `undecided`; never without the minimum detectable effect beside it.
+        """`detected`; `no worse than -4.1, no better than 6.2 (90 %), inside ±10 points`; `not detected, size below
+        12.3 points` where no margin is set; or `undecided`; never without the minimum detectable effect beside it.
         """
         margin = f"inside ±{100 * (self.margin or 0):g} points"
         if self.detected:
             return f"detected, {margin}" if self.is_equivalent else "detected"
         if self.is_equivalent:
             low, high = (round(100 * limit, 1) + 0.0 for limit in (self.low_90, self.high_90))
-            return f"between {low:.1f} and {high:.1f} (90 %), {margin}"
+            return f"no worse than {low:.1f}, no better than {high:.1f} (90 %), {margin}"
         is_open = self.margin is not None or self.minimum is None
         return "undecided" if is_open else f"not detected, size below {100 * self.largest:.1f} points"
 

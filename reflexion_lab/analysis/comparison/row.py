@@ -174,7 +174,9 @@ def _difference(arm: Arm, base: Arm, budget: str, study: Registration | None, ma
                 spend=each[0].spend, baseline_spend=each[1].spend, solved=each[0].solved, baseline_solved=each[1].solved
             ),
         }
+    first = base.verdicts(1)
     fields |= {"budget": budget, "metric": _metric(arm), "reasons": "; ".join(reasons), "margin": margin}
+    fields["room"] = fmean(other[case] - first[case] for case in own.keys() & other.keys())
     return compared(own, other, clusters=merged(base.clusters, arm.clusters), **fields)
 
 

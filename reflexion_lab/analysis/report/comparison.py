@@ -475,7 +475,7 @@ def _seeds(rows: Sequence[Row]) -> str:
 def difference_sheet(comparison: Comparison) -> Sheet:
     """By arm, a line for each of `Comparison.shown`."""
     columns = (
-        "arm", "budget", "difference\n[95 %]", "wins:\nlosses", "p", "p,\nHolm", "MDE", "verdict",
+        "arm", "budget", "difference\n[95 %]", "wins:\nlosses", "room", "p", "p,\nHolm", "MDE", "verdict",
     )  # fmt: skip
     rows = tuple(
         line for row in comparison.rows if row.arm != comparison.baseline for line in _difference_lines(row, comparison)
@@ -486,7 +486,8 @@ def difference_sheet(comparison: Comparison) -> Sheet:
     sizes = cells.listed(dict.fromkeys(f"{each.tasks} tasks in {each.clusters} clusters" for each in clustered))
     units, unit = (f" ({sizes})", "clusters of tasks") if clustered else ("", "tasks")
     caption = (
-        f"Percentage points, arm minus baseline, n = {pairs} pairs{units}; 95 % intervals over {unit}. "
+        f"Percentage points, arm minus baseline, n = {pairs} pairs{units}; 95 % intervals over {unit}. Room: what the "
+        "baseline adds to attempt 1, the most that retries of an arm can lose. "
         f"{_registered(differences)}"
     )
     baseline = comparison.baseline
@@ -497,20 +498,21 @@ def difference_sheet(comparison: Comparison) -> Sheet:
 
 def _difference_lines(row: Row, comparison: Comparison) -> Iterator[tuple[str, ...]]:
     if row.refused:
-        yield (plain(row.arm), "", row.refused.replace(": ", ":\n"), *[""] * 5)
+        yield (plain(row.arm), "", row.refused.replace(": ", ":\n"), *[""] * 6)
     for difference in comparison.shown(row).values():
         yield (
             plain(row.arm),
             budget(difference),
             cells.estimate(difference, signed=True),
             f"{difference.won}:{difference.lost}",
+            NONE if difference.room is None else cells.number(difference.room),
             cells.p_value(difference.p),
             NONE if difference.p_holm is None else cells.p_value(difference.p_holm),
             mde(difference).replace(" ", "\n"),
             verdict(difference),
         )
     for name in row.unmatched:
-        yield (plain(row.arm), name.replace("_", "\n"), f"{name.rpartition('_')[2]} unknown", *[""] * 5)
+        yield (plain(row.arm), name.replace("_", "\n"), f"{name.rpartition('_')[2]} unknown", *[""] * 6)
 
 
 def budget(difference: Difference) -> str:

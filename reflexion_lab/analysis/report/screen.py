@@ -324,6 +324,10 @@ def comparison_screen(comparison: Comparison, width: int = WIDTH, look: Sequence
     differences = [difference for row in rows for difference in comparison.shown(row).values()]
     registered = dict.fromkeys(_budget(difference) for difference in differences if not difference.exploratory)
     reason += f"; registered: {', '.join(registered)}" if registered else "; exploratory" if differences else ""
+    rooms = dict.fromkeys(
+        cells.number(each.room) for each in differences if each.budget == EQUAL_ATTEMPTS and each.room
+    )
+    reason += f"; room to lose {', '.join(rooms)}" if rooms else ""
     baseline = comparison.baseline
     title = f"difference to {baseline}{reason}" if baseline else "no difference: all arms are upper bounds"
     warnings = sorted(tables.warnings(comparison), key=lambda text: not text.startswith(UPPER_BOUND))
@@ -441,7 +445,7 @@ def _budget(difference: Difference) -> str:
 
 
 def _short_verdict(claim: str) -> str:
-    short = re.sub(r"^between .*\(90 %\), ", "", claim.removesuffix(" points"))
+    short = re.sub(r"^(no worse than .*), no better than .*", r"\1", claim.removesuffix(" points"))
     return short.replace("not detected, size below ", "size < ")
 
 

@@ -1,6 +1,6 @@
 """The differences that a paired comparison can detect: before it runs, and beside its result.
 
-Before: `detected` and `detectable` simulate the verdict of a comparison, its interval and p value. Beside, `minimum`:
+Before: `detected`, `detectable` and `equivalent` simulate the verdict of a comparison. Beside, `minimum`:
 with few clusters simulated, too; with more `minimum_detectable`, which is exact for independent cases, and within about
 two points of the simulated verdict for others.
 """
@@ -10,12 +10,12 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from reflexion_lab.analysis.stats.bootstrap import AT_ONCE
-from reflexion_lab.analysis.stats.intervals import Rate, adjusted, agreement, agreements, t_quantile
+from reflexion_lab.analysis.stats.intervals import EQUIVALENCE, Rate, adjusted, agreement, agreements, t_quantile
 from reflexion_lab.analysis.stats.permutation import sign_flip
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Record
@@ -94,11 +94,9 @@ def _are_detected(cases: NDArray[float64], level: float) -> NDArray[bool_]:
     """By study, whether differences of shape (studies, clusters, cases), each -1, 0 or 1, have a mean above 0."""
     import numpy as np
 
-    sums, counts = np.nansum(cases, axis=-1), np.isfinite(cases[0]).sum(axis=-1)
+    sums, counts, centres, errors = _estimated(cases)
     if len(counts) < 2:
         return np.zeros(len(cases), bool)
-    means = sums.sum(axis=-1, keepdims=True) / counts.sum()
-    centres, errors = adjusted(means + (sums - means * counts) / counts.mean(), agreements(cases))
     are_above = centres > t_quantile(len(counts) - 1) * errors
     if len(counts) < FEW:  # all flips at once: the sum of one side of them is the p-value of `sign_flip`
         signs = 1.0 - 2 * (np.arange(2 ** (len(counts) - 1))[:, None] >> np.arange(len(counts)) & 1)
@@ -108,6 +106,53 @@ def _are_detected(cases: NDArray[float64], level: float) -> NDArray[bool_]:
         p_values = np.array([sign_flip(np.maximum(-each, 0), np.maximum(each, 0)) for each in cases[are_above]])
     are_above[are_above] = p_values < level
     return are_above
+
+
+def _estimated(cases: NDArray[float64]) -> tuple[NDArray[Any], ...]:
+    """Sums of shape (studies, clusters), cases of each cluster, and centre and error of each study."""
+    import numpy as np
+
+    sums, counts = np.nansum(cases, axis=-1), np.isfinite(cases[0]).sum(axis=-1)
+    means = sums.sum(axis=-1, keepdims=True) / counts.sum()
+    return sums, counts, *adjusted(means + (sums - means * counts) / counts.mean(), agreements(cases))
+
+
+def equivalent(design: Design, margin: float, studies: int = STUDIES, seed: int = 0) -> Rate:
+    """The share of simulated studies that place the difference of the design within `margin`, in (0, 1].
+
+    Its test is that of `compare` (`Difference.largest`): the 90 % interval and the limit of `intervals.score_limit` lie
+    inside. A design whose true difference is 0 should do so four times in five; else the margin means little.
+    """
+    _check(margin, "margin")
+    inside = (int(_are_equivalent(cases, margin).sum()) for cases in _studies(design, studies, seed))
+    return Rate.of(sum(inside), studies)
+
+
+def _are_equivalent(cases: NDArray[float64], margin: float) -> NDArray[bool_]:
+    import numpy as np
+    from scipy.special import stdtrit
+
+    _, counts, centres, errors = _estimated(cases)
+    pairs = np.maximum(2, np.round(len(counts) / agreements(cases) ** 2))
+    score = margin - stdtrit(pairs - 1, (1 + EQUIVALENCE) / 2) * np.sqrt(margin * (1 - margin) / pairs)
+    half = t_quantile(len(counts) - 1, EQUIVALENCE) * errors
+    are_inside: NDArray[bool_] = (np.abs(centres) + half < margin) & (np.abs(centres) < score)
+    return are_inside
+
+
+def tasks_within(margin: float, discordance: float, power: float = POWER) -> int:
+    """Tasks, to 2 %, at one seed of which a true difference of 0 is shown to lie within `margin` with this chance."""
+    low, high = 4, 16
+
+    def is_enough(tasks: int) -> bool:
+        return equivalent(Design(tasks=tasks, seeds=1, discordance=discordance), margin).share >= power
+
+    while not is_enough(high):
+        low, high = high, 2 * high
+    while high - low > max(1, high // 50):
+        middle = (low + high) // 2
+        low, high = (low, middle) if is_enough(middle) else (middle, high)
+    return high
 
 
 @functools.lru_cache(maxsize=256)

@@ -1,0 +1,107 @@
+"""Calibration: planted values are recovered, a model that copies what it reads can use words, one that does not cannot;
+no call is paid twice."""
+
+import json
+from itertools import count
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+import reflexion_lab as rl
+from reflexion_lab.agent.models.simulated import SimulatedModel
+from reflexion_lab.analysis.stats.intervals import Rate
+from reflexion_lab.cli import main as cli
+from reflexion_lab.errors import ConfigError
+from reflexion_lab.studies.calibrate import CHECKS, VARIANTS, WORDS, calibrate, plan
+
+FIRST, REPAIR = 0.4, 0.3
+
+
+class Copying(SimulatedModel):
+    """Right at a retry if its prompt holds the solution, and never else; its replies are never the same again."""
+
+    draws = count()
+
+    def chance(self, task, prompt):
+        if "attempt" not in prompt.lower():
+            return super().chance(task, prompt)
+        return float(prompt.count(task.canonical_solution.strip()) > prompt.count("# wrong draft"))
+
+    def complete(self, messages, *, sampling, sample=0):
+        completion = super().complete(messages, sampling=sampling, sample=sample)
+        return replace(completion, text=completion.text.replace("```python\n", f"```python\n# {next(self.draws)}\n", 1))
+
+
+@pytest.fixture
+def overrides(tmp_path):
+    return [
+        *("model=simulated", "actor=single_shot", f"model.first={FIRST}", f"model.repair={REPAIR}"),
+        *(f"run_root={tmp_path / 'runs'}", f"cache.path={tmp_path / 'calls.sqlite'}"),
+    ]
+
+
+def test_planted_rates_lie_within_the_intervals(overrides):
+    figures = calibrate(plan([*overrides, "benchmark.load.n=138"], tasks=138), quiet=True)
+    assert figures.first.low < FIRST < figures.first.high
+    for name in (CHECKS, WORDS, *VARIANTS):  # this model repairs as often whatever it reads
+        assert figures.retries[name].low < REPAIR < figures.retries[name].high, name
+    assert not figures.quoted.low > 0
+    assert figures.answer.startswith("undecided" if figures.retries[figures.best].high > 0.5 else "this model cannot")
+    assert (figures.repeated.k, figures.repeated.n) == (8, 8)
+    assert figures.replies["empty"].k == figures.replies["cut off"].k == figures.replies["no program"].k == 0
+    assert figures.reflections["read"].share == 1
+
+
+def test_a_model_that_copies_what_it_reads_can_use_words(overrides):
+    figures = calibrate(plan([*overrides, f"model._target_={__name__}.Copying"], tasks=40), quiet=True)
+    assert figures.answer.startswith("this model can use words"), figures
+    assert figures.retries[figures.best].share > 0.8
+    assert figures.retries[CHECKS].k == 0
+    assert figures.room.value == 0 < figures.ceiling.low
+    assert figures.repeated.k == 0
+
+
+@pytest.mark.parametrize(
+    "k, n, low, p, expected",
+    [
+        (12, 28, 0.1, 0.001, "this model can use words"),
+        (12, 28, 0.1, 0.03, "undecided"),  # the best of three wordings
+        (3, 28, -0.02, 0.5, "this model cannot use words: choose another"),
+        (0, 3, -0.2, 1.0, "undecided"),
+        (0, 0, -0.2, 1.0, "undecided"),
+    ],
+)
+def test_the_answer_follows_from_the_quoted_solution(overrides, k, n, low, p, expected):
+    figures = calibrate(plan(overrides, tasks=8), quiet=True)
+    retries = {name: Rate.of(0, n) for name in figures.retries} | {"terse": Rate.of(k, n)}
+    quoted = replace(figures.quoted, low=low, p_tasks=p)
+    assert replace(figures, retries=retries, quoted=quoted).answer.startswith(expected)
+
+
+def test_the_command_prints_one_screen_and_writes_a_page(overrides, capsys):
+    command = ["calibrate", *overrides, "--tasks", "12", "--json"]
+    assert cli.main(command) == 0
+    out = capsys.readouterr().out
+    *screen, page, figures = out.strip().split("\n")[1:]
+    assert len(screen) + 1 <= 15
+    assert max(map(len, screen)) <= 80
+    figures = json.loads(figures)
+    html = Path(page.removeprefix("page: ")).read_text()
+    assert f"{figures['first']['k']} of 12" in html
+    assert all(f"quoted, {name}" in html for name in VARIANTS)
+    most = int(out.split()[2])
+    assert 0 < figures["calls"] <= most
+    assert cli.main(command) == 0
+    assert json.loads(capsys.readouterr().out.strip().split("\n")[-1]) == figures  # nothing was paid again
+
+
+@pytest.mark.parametrize("word", ["experiment=retry", "loop.max_attempts=3", "reflector=llm", "+arm=x"])
+def test_keys_of_its_cells_are_refused(overrides, word):
+    with pytest.raises(ConfigError, match="calibrate sets it"):
+        plan([*overrides, word])
+
+
+def test_a_notebook_shows_the_answer_first(overrides):
+    figures = rl.calibrate(*overrides, tasks=8, quiet=True)
+    assert repr(figures).split("\n")[0] in figures._repr_html_().replace("&#x27;", "'")
