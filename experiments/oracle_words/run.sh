@@ -6,7 +6,7 @@ here="$(cd "$(dirname "$0")" && pwd)"
 name="$(basename "$here")"
 shared="run_root=runs/$name cache.path=runs/calls.sqlite quiet=true"
 reflexion-lab study run "$here/study.yaml" $shared
-reflexion-lab report --baseline feedback_only --bundles --out "report/$name" "runs/$name"/2*
+reflexion-lab report --baseline feedback_only --out "report/$name" "runs/$name"/2*
 gzip -9nc "report/$name/cases.csv" > "$here/cases.csv.gz"
 for run in "runs/$name"/2*oracle_words*; do
     reflexion-lab bundle "$run" -o "$here/oracle_words.bundle.zip" --trust experiments.oracle_words

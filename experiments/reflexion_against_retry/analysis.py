@@ -78,8 +78,8 @@ def answer(folder: Path) -> Row:
     text = (
         f"Reflexion {points(attempts)} points against plain retry at three attempts each "
         f"({studies.claim(attempts)}), {points(tokens)} at equal tokens ({tokens.conclusion}); "
-        f"{points(words)} against failing checks alone, {words.won} won, {words.lost} lost (exploratory); with the last "
-        f"two attempts in the prompt {points(wider)} against retry ({studies.claim(wider)})"
+        f"{points(words)} against failing checks alone, {words.won} won, {words.lost} lost (exploratory); with the "
+        f"last two attempts in the prompt {points(wider)} against retry ({studies.claim(wider)})"
     )
     return Row(text, str(attempts.n))
 

@@ -13,11 +13,12 @@ if [ "${1:-}" = tune ]; then
     python -m experiments._tools.tuning runs/tuning/2* --out "$here/tuning.csv"
 fi
 reflexion-lab study run "$here/study.yaml" $shared
-reflexion-lab report --baseline retry --bundles --out "report/$name" "runs/$name"/2*
+reflexion-lab report --baseline retry --out "report/$name" "runs/$name"/2*
 gzip -9nc "report/$name/cases.csv" > "$here/cases.csv.gz"
+for run in "runs/$name"/2*; do reflexion-lab bundle "$run"; done   # bundles/ beside the run folders
 # Ω = 2: five minutes more; Ω = 0 and Ω = 1 are calls of the arms above
 shared="${shared/$name/omega}"
 reflexion-lab study run "$here/omega.yaml" $shared
-reflexion-lab report --baseline omega_0 --bundles --out report/omega runs/omega/2*
+reflexion-lab report --baseline omega_0 --out report/omega runs/omega/2*
 gzip -9nc report/omega/cases.csv > "$here/omega.csv.gz"
 python -m experiments.reflexion_against_retry.analysis

@@ -227,6 +227,19 @@ def _git(path: Path, *words: str) -> str:
     return done.stdout.strip()
 
 
+def _power_lines(state: Status) -> Iterator[tuple[str, bool]]:
+    """How often the design shows its effect, and equivalence; and whether that is too seldom."""
+    from reflexion_lab.analysis.report import cells
+
+    if inside := within_margin(state.study):
+        text = f"margin: {cells.rate(inside, 'simulated studies')} show a true difference of 0 to lie within it"
+        yield text, inside.share < POWER
+    if state.power:
+        text = f"power: {cells.rate(state.power, 'simulated studies')} detect that effect"
+        too_small = f"; REFUSED: {100 * POWER:g} % or more expected, see `reflexion-lab power`"
+        yield text + too_small * state.is_too_small, state.is_too_small
+
+
 def show(state: Status, console: Console) -> None:
     """Print the study, its runs and what is missing."""
     from reflexion_lab.analysis.report import cells
@@ -250,14 +263,8 @@ def show(state: Status, console: Console) -> None:
         console.print(cells.line("NO CONFIG IS REGISTERED: every run is exploratory (`study register`)", "yellow"))
     for line in state.evidence:
         console.print(cells.line(line))
-    if inside := within_margin(study):
-        means = "" if inside.share >= POWER else ": too few to conclude that there is none"
-        text = f"margin: {cells.rate(inside, 'simulated studies')} show a true difference of 0 to lie within it{means}"
-        console.print(cells.line(text, "yellow" * bool(means)))
-    if state.power:
-        text = f"power: {cells.rate(state.power, 'simulated studies')} detect that effect"
-        too_small = f"; REFUSED: {100 * POWER:g} % or more expected, see `reflexion-lab power`"
-        console.print(cells.line(text + too_small * state.is_too_small, "yellow" * state.is_too_small))
+    for line, is_low in _power_lines(state):
+        console.print(cells.line(line, "yellow" * is_low))
     spent, budget = state.spent, study.budget
     for unit, used, bound in (("tokens", spent.tokens, budget.tokens), ("calls", spent.calls, budget.calls)):
         if bound:

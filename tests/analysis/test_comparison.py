@@ -442,6 +442,14 @@ def test_the_verdict_is_a_claim_at_the_margin(pair, sizes, margin, verdict):
     assert result.margin == margin
 
 
+def test_the_room_is_what_the_baseline_adds_to_attempt_1(pair):
+    comparison = compare(arms(pair((7, 8), feedback_only=BASE, simple=SIMPLE, words=WORDS)))
+    base = named(comparison, "feedback_only")
+    simple, words = (named(comparison, name).differences for name in ("simple", "words"))
+    assert simple["as_run"].room == words["equal_attempts"].room == base.final.value - base.first.value > 0
+    assert simple["equal_attempts"].room == 0  # at one attempt there is no retry
+
+
 def test_equivalence_is_two_one_sided_t_tests(pair):
     from scipy.stats import t
 

@@ -95,7 +95,7 @@ def test_beside_a_single_attempt_nothing_is_equal_by_construction(run, capsys, l
     for options in (["--margin", "12"], ["--margin", "12", "--full"]):
         assert main(["compare", *runs, *options]) == 0
         text = capsys.readouterr().out
-        assert text.count("inside") == (longest == 1) and "attempts: 1" not in text
+        assert text.count("no worse than") == (longest == 1) and "attempts: 1" not in text
         assert "as run" in text and "compl. tokens" not in text
     assert main(["compare", *runs, "--json"]) == 0
     assert "equal_attempts" in {line.get("budget") for line in json.loads(capsys.readouterr().out)["lines"]}
@@ -133,7 +133,7 @@ def test_the_margin_is_in_points_and_the_verdict_in_every_output(run, run_comman
     runs = [run(arm, tasks, s) for arm in ("feedback_only", "words") for s in (7, 8)]
     code, text, _ = run_command("compare", *runs, "--margin", "10", "--full")
     assert code == 0
-    assert all(part in text for part in ("between", "(90 %)", "±10"))
+    assert all(part in text for part in ("no worse than", "(90 %)", "±10"))
     result = json.loads(run_command("compare", *runs, "--margin", "10", "--json", "--csv", tmp_path / "t.csv")[2])
     line = next(line for line in result["lines"] if line.get("budget") == "as_run")
     for verdict in (line["verdict"], lines_of(tmp_path / "t.csv")["words", "pass_at_1", "as_run"]["verdict"]):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from reflexion_lab.analysis.stats.power import Design, detectable, detected
+from reflexion_lab.analysis.stats.power import Design, detectable, detected, equivalent
 from reflexion_lab.cli.main import main
 
 
@@ -21,6 +21,16 @@ def test_it_says_what_a_design_detects_and_how_often_a_difference(capsys):
     assert main(["power", *sizes, "--difference", "0.2", "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert (answer["detectable"], answer["detected"]["k"], answer["design"]["tasks"]) == (least, share.k, 40)
+
+
+def test_a_margin_is_judged_before_the_study(capsys):
+    sizes = ["--tasks", "40", "--discordance", "0.3", "--studies", "200", "--margin", "0.2"]
+    assert main(["power", *sizes]) == 0
+    inside = equivalent(Design(tasks=40, seeds=1, discordance=0.3), 0.2, 200)
+    line = f"margin of 20 points: a true difference of 0 lies within it in {100 * inside.share:.1f} % ["
+    assert line in capsys.readouterr().out
+    assert main(["power", *sizes, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["inside_margin"]["k"] == inside.k > 0
 
 
 def test_clusters_of_tasks_are_part_of_the_design(capsys):

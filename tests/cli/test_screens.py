@@ -97,7 +97,8 @@ def test_the_choices_of_a_group_are_listed(answer, capsys):
 
 
 def test_a_baseline_is_a_control_and_the_reason_is_printed(answer):
-    assert "difference to retry (repeated draws without feedback); exploratory" in answer("compare", "runs")
+    title = "difference to retry (repeated draws without feedback); exploratory; room to lose"
+    assert title in answer("compare", "runs")
     assert any(line.startswith("difference to reflexion (as asked)")
                for line in answer("compare", "runs", "--baseline", "reflexion"))  # fmt: skip
 

@@ -329,8 +329,10 @@ def printed(capsys):
 
 
 def test_a_study_is_registered_run_and_checked(small, capsys):
+    small.write_text(f"{SMALL}equivalence_margin: 0.9\n")
     assert main(["study", "register", "small.yaml"]) == 0
-    assert "registered: eight tasks, digest" in printed(capsys)
+    text = printed(capsys)
+    assert "registered: eight tasks, digest" in text and "show a true difference of 0 to lie within 90 points" in text
     assert small.read_text().startswith(SMALL)
     assert main(["study", "run", "small.yaml", "workers=2"]) == 0
     runs = sorted(map(str, (small.parent / "runs").glob("2*")))

@@ -33,12 +33,19 @@ class Copying(SimulatedModel):
         return replace(completion, text=completion.text.replace("```python\n", f"```python\n# {next(self.draws)}\n", 1))
 
 
-@pytest.fixture
-def overrides(tmp_path):
+@pytest.fixture(scope="module")
+def overrides(tmp_path_factory):
+    path = tmp_path_factory.mktemp("calibrations")
     return [
         *("model=simulated", "actor=single_shot", f"model.first={FIRST}", f"model.repair={REPAIR}"),
-        *(f"run_root={tmp_path / 'runs'}", f"cache.path={tmp_path / 'calls.sqlite'}"),
+        *(f"run_root={path / 'runs'}", f"cache.path={path / 'calls.sqlite'}"),
     ]
+
+
+@pytest.fixture(scope="module")
+def figures(overrides):
+    """Of eight tasks."""
+    return calibrate(plan(overrides, tasks=8), quiet=True)
 
 
 def test_planted_rates_lie_within_the_intervals(overrides):
@@ -72,15 +79,14 @@ def test_a_model_that_copies_what_it_reads_can_use_words(overrides):
         (0, 0, -0.2, 1.0, "undecided"),
     ],
 )
-def test_the_answer_follows_from_the_quoted_solution(overrides, k, n, low, p, expected):
-    figures = calibrate(plan(overrides, tasks=8), quiet=True)
+def test_the_answer_follows_from_the_quoted_solution(figures, k, n, low, p, expected):
     retries = {name: Rate.of(0, n) for name in figures.retries} | {"terse": Rate.of(k, n)}
     quoted = replace(figures.quoted, low=low, p_tasks=p)
     assert replace(figures, retries=retries, quoted=quoted).answer.startswith(expected)
 
 
 def test_the_command_prints_one_screen_and_writes_a_page(overrides, capsys):
-    command = ["calibrate", *overrides, "--tasks", "12", "--json"]
+    command = ["calibrate", *overrides, "--tasks", "8", "--json"]
     assert cli.main(command) == 0
     out = capsys.readouterr().out
     *screen, page, figures = out.strip().split("\n")[1:]
@@ -88,7 +94,7 @@ def test_the_command_prints_one_screen_and_writes_a_page(overrides, capsys):
     assert max(map(len, screen)) <= 80
     figures = json.loads(figures)
     html = Path(page.removeprefix("page: ")).read_text()
-    assert f"{figures['first']['k']} of 12" in html
+    assert f"{figures['first']['k']} of 8" in html
     assert all(f"quoted, {name}" in html for name in VARIANTS)
     most = int(out.split()[2])
     assert 0 < figures["calls"] <= most
@@ -102,6 +108,7 @@ def test_keys_of_its_cells_are_refused(overrides, word):
         plan([*overrides, word])
 
 
-def test_a_notebook_shows_the_answer_first(overrides):
-    figures = rl.calibrate(*overrides, tasks=8, quiet=True)
-    assert repr(figures).split("\n")[0] in figures._repr_html_().replace("&#x27;", "'")
+def test_a_notebook_shows_the_answer_first(overrides, figures):
+    again = rl.calibrate(*overrides, tasks=8, quiet=True)
+    assert again == figures
+    assert again._repr_html_().index(figures.answer) < again._repr_html_().index("first attempt")

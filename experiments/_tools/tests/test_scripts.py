@@ -1,6 +1,7 @@
 """The scripts as somebody runs them: in a process of their own, from the project's folder."""
 
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -30,3 +31,18 @@ def test_a_script_has_help_and_reports_errors_in_one_line(script):
     wrong = output("absent.jsonl")
     assert wrong.returncode == 2
     assert wrong.stderr.replace("'", "").startswith("error: absent.jsonl: ") and wrong.stderr.count("\n") == 1
+
+
+def commands():
+    """Commands of the lab in the scripts of experiments, but `run`, whose overrides Hydra parses."""
+    for path in sorted((ROOT / "experiments").glob("*/run.sh")):
+        for command in re.findall(r"reflexion-lab (?!run\b)(.*)", path.read_text().replace("\\\n", " ")):
+            yield pytest.param(re.split(r" *(?:&&|;|\|)", command)[0], id=f"{path.parent.name}: {command[:40]}")
+
+
+@pytest.mark.parametrize("command", [*commands()])
+def test_the_commands_of_an_experiment_are_those_of_today(command):
+    from reflexion_lab.cli.main import parser
+
+    words = shlex.split(re.sub(r"\$\w+", "1", command), comments=True)  # any value, also where a number is due
+    assert parser().parse_args(words).command

@@ -327,7 +327,7 @@ def comparison_screen(comparison: Comparison, width: int = WIDTH, look: Sequence
     rooms = dict.fromkeys(
         cells.number(each.room) for each in differences if each.budget == EQUAL_ATTEMPTS and each.room
     )
-    reason += f"; room to lose {', '.join(rooms)}" if rooms else ""
+    reason += f"; room to lose {', '.join(rooms)}" if rooms and width == WIDTH else ""
     baseline = comparison.baseline
     title = f"difference to {baseline}{reason}" if baseline else "no difference: all arms are upper bounds"
     warnings = sorted(tables.warnings(comparison), key=lambda text: not text.startswith(UPPER_BOUND))

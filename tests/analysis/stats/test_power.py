@@ -4,19 +4,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from reflexion_lab.analysis.arms import Case
+from reflexion_lab.analysis.comparison.lines import compared
 from reflexion_lab.analysis.stats import power
 from reflexion_lab.analysis.stats.bootstrap import difference
-from reflexion_lab.analysis.stats.intervals import mcnemar
+from reflexion_lab.analysis.stats.intervals import Rate, mcnemar
 from reflexion_lab.analysis.stats.permutation import sign_flip
 from reflexion_lab.analysis.stats.power import (
     Design,
+    _studies,
     detectable,
     detected,
     effective_pairs,
+    equivalent,
     fewest,
     minimum,
     minimum_detectable,
     power_of,
+    tasks_within,
 )
 
 
@@ -231,3 +236,23 @@ def test_a_design_of_five_tasks_detects_nothing():
 def test_an_impossible_design_is_named(wrong, message):
     with pytest.raises(ValueError, match=message):
         Design(**{"tasks": 60, "seeds": 3, "discordance": 0.2} | wrong)
+
+
+@pytest.mark.parametrize(("tasks", "seeds", "margin"), [(60, 1, 0.12), (40, 3, 0.08)])
+def test_equivalence_is_simulated_by_the_verdict_of_a_comparison(tasks, seeds, margin):
+    design = Design(tasks=tasks, seeds=seeds, discordance=0.1, agreement=0.3)
+    (cases,) = _studies(design, 60, 0)
+    verdicts = []
+    for study in cases:
+        of_case = {Case(k, f"t{t}"): study[t, k] for t in range(tasks) for k in range(seeds)}
+        own, base = ({case: bool(sign * value > 0) for case, value in of_case.items()} for sign in (1, -1))
+        verdicts.append(compared(own, base, margin=margin).is_equivalent)
+    assert equivalent(design, margin, 60) == Rate.over(verdicts)
+    assert 0 < sum(verdicts) < 60
+
+
+def test_tasks_within_a_margin_are_the_fewest_to_two_per_cent():
+    n = tasks_within(0.05, 0.12)
+    fewer, enough = (equivalent(Design(tasks=k, seeds=1, discordance=0.12), 0.05).share for k in (round(0.9 * n), n))
+    assert fewer < 0.8 <= enough
+    assert tasks_within(0.05, 0.03) < n < tasks_within(0.05, 0.2)
