@@ -22,9 +22,9 @@ def add(commands: place.Commands) -> None:
 def calibrate(options: argparse.Namespace) -> int:
     from reflexion_lab.studies import calibrate as study
 
-    plan = study.plan(options.overrides, options.tasks)
-    say(f"at most {plan.calls} model calls; the same command continues, and pays no call twice")
-    result = study.calibrate(plan)
+    sweep, most = study.plan(options.overrides, options.tasks)
+    say(f"at most {most} model calls; the same command continues, and pays no call twice")
+    result = study.calibrate(sweep)
     say(*result.screen, f"page: {result.folder}/calibration.html")
     if options.json:
         say_json(result)

@@ -217,7 +217,7 @@ def calibrate(*overrides: Override, tasks: int = 40, quiet: bool = False, **part
     from reflexion_lab.studies import calibrate as study
 
     with one_line_errors(is_hydra_error):
-        return study.calibrate(study.plan(with_objects(overrides, parts), tasks), quiet)
+        return study.calibrate(study.plan(with_objects(overrides, parts), tasks)[0], quiet)
 
 
 class RunTable(NamedTuple):

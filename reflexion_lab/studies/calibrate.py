@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
@@ -20,7 +19,7 @@ from reflexion_lab.analysis.comparison import compare
 from reflexion_lab.analysis.comparison.lines import EQUAL_ATTEMPTS, Difference
 from reflexion_lab.analysis.report.cells import estimate, interval, number
 from reflexion_lab.analysis.report.screen import WIDTH, folded
-from reflexion_lab.analysis.report.sheets import Document, Sheet, paragraphs
+from reflexion_lab.analysis.report.sheets import Document, Sheet
 from reflexion_lab.analysis.run_list import model_names
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats.intervals import Estimate, Rate
@@ -122,12 +121,6 @@ class Calibration(Record, frozen=True, kw_only=True):
     def __repr__(self) -> str:
         return "\n".join(self.screen)
 
-    def _repr_html_(self) -> str:
-        document = self.document
-        return (
-            paragraphs(document.warnings, loud=True) + paragraphs(document.answers) + document.sheets[0]._repr_html_()
-        )
-
 
 NEXT = "next: fix a design by `reflexion-lab power`, register it by `reflexion-lab study register`"
 
@@ -142,20 +135,14 @@ def _design(figures: Calibration) -> str:
 def _figures(figures: Calibration) -> Iterator[tuple[str, str, str]]:
     """Name, value and meaning of each figure; details have a comma in their name."""
     yield "first attempt", _share(figures.first), "passes the hidden tests"
-    yield ("room (most harm)", _points(figures.room), "what failing checks alone add to attempt 1")
+    yield "room (most harm)", _points(figures.room), "what failing checks alone add to attempt 1"
     yield "ceiling (most help)", _points(figures.ceiling), "what the quoted solution adds to attempt 1"
     quoted = (f"{name} {rate.k}/{rate.n}" for name, rate in figures.retries.items() if name in VARIANTS)
     yield "uptake by prompt", ", ".join(quoted), "retries that pass after reading the solution, by wording (prompts=…)"
-    for name, retries in figures.retries.items():
-        yield f"retries, {'quoted, ' * (name in VARIANTS)}{name}", _share(retries), "pass the hidden tests"
     own = f"{_points(figures.own)}, {figures.own.won} won, {figures.own.lost} lost"
     yield "own words - checks", own, "own words less failing checks alone, over all tasks; exploratory"
     yield "replies", _listed(figures.replies), "of the actor, over all cells"
-    for name, rate in figures.replies.items():
-        yield f"replies, {name}", _share(rate), "of the actor, over all cells"
     yield "reflections", _listed(figures.reflections), "by the model, as parser and rules read them"
-    for name, rate in figures.reflections.items():
-        yield f"reflections, {name}", _share(rate), "of those asked for"
     same = f"{figures.repeated.k} of {figures.repeated.n} first attempts are the same again"
     yield "determinism", same, "drawn without the cache; servers and batches may differ at temperature 0, too"
     tokens = (f"{name} {amount:,.0f}{_cost(figures.cost[name])}" for name, amount in figures.tokens.items())
@@ -164,6 +151,9 @@ def _figures(figures: Calibration) -> Iterator[tuple[str, str, str]]:
     differing = f"if {figures.own.won + figures.own.lost} of {figures.own.n} differ, {high:,} at its upper limit"
     meaning = "tasks at one seed that show a true difference of 0 to lie within them (80 %)"
     yield "n for ±5 points", f"{low:,} tasks {differing}", meaning
+    details = {"retries": figures.retries, "replies": figures.replies, "reflections": figures.reflections}
+    for group, rates in details.items():
+        yield from ((f"{group}, {name}", _share(rate), "quoted" * (name in VARIANTS)) for name, rate in rates.items())
 
 
 def _share(rate: Rate) -> str:
@@ -183,15 +173,11 @@ def _cost(cost: float | None) -> str:
     return ", cost unknown" if cost is None else f", {cost:.4f}" if cost else ""
 
 
-class Plan(NamedTuple):
-    """The sweep of a calibration, and the most calls that it makes, if wordings differ in their first attempts, too."""
+def plan(overrides: Sequence[str], tasks: int = TASKS) -> tuple[Sweep, int]:
+    """The sweep of a calibration, and the most calls that it makes, if wordings differ in their first attempts, too.
 
-    sweep: Sweep
-    calls: int
-
-
-def plan(overrides: Sequence[str], tasks: int = TASKS) -> Plan:
-    """`overrides`: those of `reflexion-lab run`, without keys of `OWN`. Raises ConfigError: one of these keys."""
+    `overrides`: those of `reflexion-lab run`, without keys of `OWN`. Raises ConfigError: one of these keys.
+    """
     from reflexion_lab.runner.config.compose import compose
     from reflexion_lab.runner.config.grid import Cell
     from reflexion_lab.runner.config.parts import load_benchmark
@@ -207,11 +193,11 @@ def plan(overrides: Sequence[str], tasks: int = TASKS) -> Plan:
         words = (*common, f"benchmark.sample={n}", *own, *size, f"arm='{label}'")
         cells.append(Cell.of(number_, words, compose(*words)))
     digest = hashlib.sha256("".join(cell.digest for cell in cells).encode()).hexdigest()[:8]
-    return Plan(Sweep(cells, f"calibrate-{digest}"), n * (4 + 2 * len(VARIANTS)) + min(n, REPEATED))
+    return Sweep(cells, f"calibrate-{digest}"), n * (4 + 2 * len(VARIANTS)) + min(n, REPEATED)
 
 
-def calibrate(plan: Plan, quiet: bool = False) -> Calibration:
-    """Carry out the plan, and write `calibration.html` and `.json` into the sweep's folder.
+def calibrate(sweep: Sweep, quiet: bool = False) -> Calibration:
+    """Carry out the sweep of a `plan`, and write `calibration.html` and `.json` into its folder.
 
     Raises LabError: a cell failed; the same command continues the sweep.
     """
@@ -220,15 +206,13 @@ def calibrate(plan: Plan, quiet: bool = False) -> Calibration:
     from reflexion_lab.studies.sweeps.running import run_all
     from reflexion_lab.studies.sweeps.sweep import problems
 
-    sweep = plan.sweep
     run_all(sweep, (), quiet)
     if sweep.is_open:
         raise LabError(f"calibrate: {'; '.join(problems(sweep)) or 'a cell has not ended'}: the same command goes on")
     logs = {cell.cfg.arm: Log.read(RunFolder(Path(sweep.states[cell.number].folder))) for cell in sweep}
     result = measured([Arm(name, [log]) for name, log in logs.items() if name != AGAIN], logs[AGAIN], sweep)
-    folder = Path(sweep.folder)
-    (folder / "calibration.html").write_text(page(result.document), encoding="utf-8", errors="backslashreplace")
-    (folder / "calibration.json").write_bytes(msgspec.json.format(msgspec.json.encode(result)))
+    (sweep.folder / "calibration.html").write_text(page(result.document), encoding="utf-8", errors="backslashreplace")
+    (sweep.folder / "calibration.json").write_bytes(msgspec.json.format(msgspec.json.encode(result)))
     return result
 
 

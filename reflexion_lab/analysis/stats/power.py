@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -142,15 +142,18 @@ def _are_equivalent(cases: NDArray[float64], margin: float) -> NDArray[bool_]:
 
 def tasks_within(margin: float, discordance: float, power: float = POWER) -> int:
     """Tasks, to 2 %, at one seed of which a true difference of 0 is shown to lie within `margin` with this chance."""
-    low, high = 4, 16
 
-    def is_enough(tasks: int) -> bool:
-        return equivalent(Design(tasks=tasks, seeds=1, discordance=discordance), margin).share >= power
+    def is_enough(tasks: float) -> bool:
+        return equivalent(Design(tasks=round(tasks), seeds=1, discordance=discordance), margin).share >= power
 
-    while not is_enough(high):
-        low, high = high, 2 * high
-    while high - low > max(1, high // 50):
-        middle = (low + high) // 2
+    enough = next(2**n for n in range(4, 20) if is_enough(2**n))
+    return round(_least(is_enough, enough / 2, enough, max(1, enough / 100)))
+
+
+def _least(is_enough: Callable[[float], bool], low: float, high: float, step: float) -> float:
+    """The least value above `low` that is enough, to `step`; `high` is."""
+    while high - low > step:
+        middle = (low + high) / 2
         low, high = (low, middle) if is_enough(middle) else (middle, high)
     return high
 
@@ -170,13 +173,8 @@ def detectable(
         discordance = max(design.discordance, difference)
         return detected(replace(design, discordance=discordance, difference=difference), studies, seed).share >= power
 
-    low, high = 0.0, max(design.discordance, largest)
-    if not is_enough(high):
-        return None
-    while high - low > STEP:
-        middle = (low + high) / 2
-        low, high = (low, middle) if is_enough(middle) else (middle, high)
-    return high
+    high = max(design.discordance, largest)
+    return _least(is_enough, 0.0, high, STEP) if is_enough(high) else None
 
 
 def _studies(design: Design, studies: int, seed: int) -> Iterator[NDArray[float64]]:
@@ -265,14 +263,11 @@ def minimum_detectable(n: int, discordant: float, power: float = POWER, alpha: f
         raise ConfigError("n", n, "1 task or more")
     if not 0 <= discordant <= 1:
         raise ConfigError("discordant", discordant, "a share in [0, 1]")
-    low, high = 0.0, 1.0
-    if power_of(n, high, high, alpha) < power:
-        return None
-    while high - low > TOLERANCE:
-        middle = (low + high) / 2
-        is_enough = power_of(n, max(discordant, middle), middle, alpha) >= power
-        low, high = (low, middle) if is_enough else (middle, high)
-    return high
+
+    def is_enough(difference: float) -> bool:
+        return power_of(n, max(discordant, difference), difference, alpha) >= power
+
+    return _least(is_enough, 0.0, 1.0, TOLERANCE) if is_enough(1.0) else None
 
 
 def effective_pairs(differences: ArrayLike) -> int:
