@@ -25,7 +25,7 @@ def calibrate(options: argparse.Namespace) -> int:
     sweep, most = study.plan(options.overrides, options.tasks)
     say(f"at most {most} model calls; the same command continues, and pays no call twice")
     result = study.calibrate(sweep)
-    say(*result.screen, f"page: {result.folder}/calibration.html")
+    say(repr(result), f"page: {result.folder}/calibration.html")
     if options.json:
         say_json(result)
     return 0

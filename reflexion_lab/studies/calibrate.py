@@ -8,7 +8,7 @@ once, and the same command continues it. Quoted solutions reach the prompts of t
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -26,7 +26,7 @@ from reflexion_lab.analysis.stats.intervals import Estimate, Rate
 from reflexion_lab.analysis.stats.power import tasks_within
 from reflexion_lab.analysis.summary import cost_is_known, summary
 from reflexion_lab.errors import ConfigError, LabError
-from reflexion_lab.records import Record
+from reflexion_lab.records import Record, Usage
 from reflexion_lab.studies.sweeps.sweep import Sweep
 
 TASKS = 40
@@ -48,129 +48,66 @@ REPEATED = 8
 MARGIN = 0.05
 LEVEL = 0.05 / len(VARIANTS)
 """Level of the test of the best of the wordings."""
+LOUD = 0.1
+"""Share of broken replies of which the page warns."""
 USED = 0.5
 """Share of quoted solutions below which, by its upper limit, a model loses more of what it reads than it uses."""
 
 
+class Figure(Record, frozen=True):
+    """A figure in words, and its value."""
+
+    text: str
+    meaning: str
+    value: Rate | Estimate | Difference | float | None = None
+
+    @classmethod
+    def of(cls, value: Rate | Estimate | Difference, meaning: str) -> Figure:
+        """A share with its counts, or a difference in points, with its 95 % interval."""
+        if not isinstance(value, Rate):
+            return cls(f"{estimate(value, signed=True)} points", meaning, value)
+        share = f"{number(value.share)} % {interval(value.low, value.high)}, {value.k} of {value.n}"
+        return cls(share if value.n else "no case", meaning, value)
+
+
 class Calibration(Record, frozen=True, kw_only=True):
-    """Figures of a model on the tasks of a benchmark, with 95 % intervals; differences are over all tasks."""
+    """Whether a model uses what it reads, and figures by name; those with a comma in their name are details."""
 
     model: str
-    benchmark: str
-    tasks: int
-    temperature: float
-    first: Rate
-    """First attempts that pass the hidden tests."""
-    room: Estimate
-    """What failing checks alone add to attempt 1: the most that words can harm."""
-    ceiling: Estimate
-    """What the quoted solution adds to attempt 1, in the wording that passes most: the most that words can help."""
-    retries: dict[str, Rate]
-    """Retries that pass the hidden tests: with failing checks alone, own words, the solution in each wording."""
-    quoted: Difference
-    """The quoted solution in the wording that passes most, less failing checks alone."""
-    own: Difference
-    """Own words less failing checks alone."""
-    replies: dict[str, Rate]
-    """Replies of the actor that are empty, cut off at `max_tokens`, or without a program."""
-    reflections: dict[str, Rate]
-    """Reflections that the model wrote and the parser read, that name a failing check, and that no rule flags."""
-    repeated: Rate
-    """First attempts that are the same when they are drawn once more, without the cache."""
-    tokens: dict[str, float]
-    """Tokens of a task by arm, at two attempts."""
-    cost: dict[str, float | None]
-    """Likewise; None where prices are unknown."""
-    calls: int
-    needed: tuple[int, int]
-    """Tasks at one seed that show a true difference of 0 to lie within `MARGIN`, four times in five: at the share of
-    tasks that only one of own words and failing checks solves, and at the upper end of its interval."""
+    design: str
+    answer: str
+    figures: dict[str, Figure]
+    warnings: tuple[str, ...]
     folder: str
-
-    @property
-    def best(self) -> str:
-        """The wording with the most repairs after a quoted solution."""
-        return max(VARIANTS, key=lambda name: self.retries[name].share)
-
-    @property
-    def answer(self) -> str:
-        """Whether the model uses what it reads, and what to do if not."""
-        best, checks = self.retries[self.best], self.retries[CHECKS]
-        repairs = f"the quoted solution repairs {best.k} of {best.n}, failing checks alone {checks.k} of {checks.n}"
-        if self.quoted.low > 0 and self.quoted.p_tasks < LEVEL:
-            return f"this model can use words: {repairs}"
-        if best.n and best.high < USED:
-            return f"this model cannot use words: choose another, or another prompt; {repairs}"
-        return f"undecided whether this model can use words: take harder tasks, or more (--tasks); {repairs}"
 
     @property
     def document(self) -> Document:
         """The page: every figure with its interval and meaning."""
-        rows = tuple((name, value, meaning) for name, value, meaning in _figures(self))
+        rows = tuple((name, figure.text, figure.meaning) for name, figure in self.figures.items())
         sheet = Sheet(title="Figures", columns=("figure", "value [95 %]", "meaning"), rows=rows, names=3)
-        warnings = [f"{name}: {_share(rate)}" for name, rate in self.replies.items() if rate.low > 0.1]
-        title = f"Calibration of {self.model} on {self.benchmark}"
-        return Document(title, (self.answer, _design(self), NEXT), tuple(warnings), (sheet,), ())
-
-    @property
-    def screen(self) -> list[str]:
-        """At most 15 lines of at most 80 columns, but for long names of models."""
-        lines = [f"{name:19} {value}" for name, value, _ in _figures(self) if "," not in name]
-        return [part for line in (self.answer, _design(self), *lines) for part in folded(line, WIDTH)]
+        return Document(f"Calibration of {self.model}", (self.answer, self.design, NEXT), self.warnings, (sheet,), ())
 
     def __repr__(self) -> str:
-        return "\n".join(self.screen)
+        """At most 15 lines of at most 80 columns, but for long names of models."""
+        lines = [f"{name:19} {figure.text}" for name, figure in self.figures.items() if "," not in name]
+        return "\n".join(part for line in (self.answer, self.design, *lines) for part in folded(line, WIDTH))
 
 
 NEXT = "next: fix a design by `reflexion-lab power`, register it by `reflexion-lab study register`"
 
 
-def _design(figures: Calibration) -> str:
-    return (
-        f"{figures.model} on {figures.benchmark}: {figures.tasks} tasks, {ATTEMPTS} attempts, temperature "
-        f"{figures.temperature:g}, {figures.calls} calls"
-    )
+def answer(quoted: Difference, best: Rate, checks: Rate) -> str:
+    """Whether the model uses what it reads, and what to do if not.
 
-
-def _figures(figures: Calibration) -> Iterator[tuple[str, str, str]]:
-    """Name, value and meaning of each figure; details have a comma in their name."""
-    yield "first attempt", _share(figures.first), "passes the hidden tests"
-    yield "room (most harm)", _points(figures.room), "what failing checks alone add to attempt 1"
-    yield "ceiling (most help)", _points(figures.ceiling), "what the quoted solution adds to attempt 1"
-    quoted = (f"{name} {rate.k}/{rate.n}" for name, rate in figures.retries.items() if name in VARIANTS)
-    yield "uptake by prompt", ", ".join(quoted), "retries that pass after reading the solution, by wording (prompts=…)"
-    own = f"{_points(figures.own)}, {figures.own.won} won, {figures.own.lost} lost"
-    yield "own words - checks", own, "own words less failing checks alone, over all tasks; exploratory"
-    yield "replies", _listed(figures.replies), "of the actor, over all cells"
-    yield "reflections", _listed(figures.reflections), "by the model, as parser and rules read them"
-    same = f"{figures.repeated.k} of {figures.repeated.n} first attempts are the same again"
-    yield "determinism", same, "drawn without the cache; servers and batches may differ at temperature 0, too"
-    tokens = (f"{name} {amount:,.0f}{_cost(figures.cost[name])}" for name, amount in figures.tokens.items())
-    yield "tokens a task", "; ".join(tokens), f"prompts and replies of all roles, at {ATTEMPTS} attempts"
-    low, high = figures.needed
-    differing = f"if {figures.own.won + figures.own.lost} of {figures.own.n} differ, {high:,} at its upper limit"
-    meaning = "tasks at one seed that show a true difference of 0 to lie within them (80 %)"
-    yield "n for ±5 points", f"{low:,} tasks {differing}", meaning
-    details = {"retries": figures.retries, "replies": figures.replies, "reflections": figures.reflections}
-    for group, rates in details.items():
-        yield from ((f"{group}, {name}", _share(rate), "quoted" * (name in VARIANTS)) for name, rate in rates.items())
-
-
-def _share(rate: Rate) -> str:
-    return f"{number(rate.share)} % {interval(rate.low, rate.high)}, {rate.k} of {rate.n}" if rate.n else "no case"
-
-
-def _points(value: Estimate | Difference) -> str:
-    return f"{estimate(value, signed=True)} points"
-
-
-def _listed(rates: Mapping[str, Rate]) -> str:
-    n = max(rate.n for rate in rates.values())
-    return ", ".join(f"{name} {number(rate.share)} %" for name, rate in rates.items()) + f" of {n}"
-
-
-def _cost(cost: float | None) -> str:
-    return ", cost unknown" if cost is None else f", {cost:.4f}" if cost else ""
+    `quoted`: the solution in the wording that repairs most, less failing checks alone. `best`, `checks`: the retries
+    of both that pass.
+    """
+    repairs = f"the quoted solution repairs {best.k} of {best.n}, failing checks alone {checks.k} of {checks.n}"
+    if quoted.low > 0 and quoted.p_tasks < LEVEL:
+        return f"this model can use words: {repairs}"
+    if best.n and best.high < USED:
+        return f"this model cannot use words: choose another, or another prompt; {repairs}"
+    return f"undecided whether this model can use words: take harder tasks, or more (--tasks); {repairs}"
 
 
 def plan(overrides: Sequence[str], tasks: int = TASKS) -> tuple[Sweep, int]:
@@ -218,50 +155,80 @@ def calibrate(sweep: Sweep, quiet: bool = False) -> Calibration:
 
 def measured(arms: Sequence[Arm], again: Log, sweep: Sweep) -> Calibration:
     """The figures of finished runs: `arms` by the names of `CELLS`, and some first attempts drawn `again`."""
-    by_name = {arm.label: arm for arm in arms}
-    rows = {row.arm: row for row in compare(arms, CHECKS).rows}
-    base, words = (by_name[name].logs[0] for name in (CHECKS, WORDS))
-    gains = {name: metrics.gain_over_attempt_1(arm.logs[0]) for name, arm in by_name.items()}
-    nothing = Estimate(value=0.0, low=-1.0, high=1.0)  # a single task has no interval
-    retries = {
-        name: Rate.over(grade.passed for a, grade in arm.graded if a.number > 1) for name, arm in by_name.items()
-    }
+    logs = {arm.label: arm.logs[0] for arm in arms}
+    rows, base, words = {row.arm: row for row in compare(arms, CHECKS).rows}, logs[CHECKS], logs[WORDS]
+    retries = {arm.label: Rate.over(grade.passed for a, grade in arm.graded if a.number > 1) for arm in arms}
     best = max(VARIANTS, key=lambda name: retries[name].share)
-    own = rows[WORDS].differences[EQUAL_ATTEMPTS]
-    discordance = Rate.of(own.won + own.lost, own.n)
+    quoted, own = (rows[name].differences[EQUAL_ATTEMPTS] for name in (best, WORDS))
     replies = [a for arm in arms for a, _ in arm.graded if a.number > 1 or arm.label == CHECKS]
-    figures = summary(words).reflection_figures
+    reviewed = summary(words).reflection_figures
     drawn = {task_id: attempts[0].trajectory.reply for task_id, attempts in base.attempts.items()}
-    return Calibration(
-        model=", ".join(dict.fromkeys(model_names(base.manifest))),
-        benchmark=base.manifest.benchmark,
-        tasks=len(base.results),
-        temperature=float(str(base.manifest.config.get("temperature") or 0)),
-        first=rows[CHECKS].first,
-        room=gains[CHECKS] or nothing,
-        ceiling=gains[best] or nothing,
-        retries=retries,
-        quoted=rows[best].differences[EQUAL_ATTEMPTS],
-        own=own,
-        replies={
+    same = Rate.over(a[0].trajectory.reply == drawn[task_id] for task_id, a in again.attempts.items())
+    differing = Rate.of(own.won + own.lost, own.n)
+    low, high = (tasks_within(MARGIN, max(share, 1 / own.n)) for share in (differing.share, differing.high))
+    groups = {
+        "retries": retries,
+        "replies": {
             "empty": Rate.over(not a.trajectory.reply.strip() for a in replies),
             "cut off": Rate.over(a.trajectory.finish_reason == "length" for a in replies),
             "no program": Rate.over(metrics.extraction_failures(a, None) for a in replies),
         },
-        reflections={
+        "reflections": {
             "read": metrics.reflections_by_model_share(words),
-            "name a check": (figures and figures.mentions_check) or Rate.of(0, 0),
+            "name a check": (reviewed and reviewed.mentions_check) or Rate.of(0, 0),
             "unflagged": Rate.over(not a.reflection.flags for a in words.every if a.reflection),
         },
-        repeated=Rate.over(
-            attempts[0].trajectory.reply == drawn[task_id] for task_id, attempts in again.attempts.items()
+    }
+    gains = {name: metrics.gain_over_attempt_1(log) for name, log in logs.items()}
+    nothing = Estimate(value=0.0, low=-1.0, high=1.0)  # a single task has no interval
+    spent = (f"{name} {_spent(log)}" for name, log in logs.items() if name in (CHECKS, WORDS))
+    needed = f"{low:,} tasks if {differing.k} of {differing.n} differ, {high:,} at its upper limit"
+    figures = {
+        "first attempt": Figure.of(rows[CHECKS].first, "passes the hidden tests"),
+        "room (most harm)": Figure.of(gains[CHECKS] or nothing, "what failing checks alone add to attempt 1"),
+        "ceiling (most help)": Figure.of(gains[best] or nothing, "what the quoted solution adds to attempt 1"),
+        "uptake by prompt": Figure(
+            ", ".join(f"{name} {retries[name].k}/{retries[name].n}" for name in VARIANTS),
+            "retries that pass after reading the solution, by wording (prompts=…)",
         ),
-        tokens={name: by_name[name].usage.tokens / len(base.results) for name in (CHECKS, WORDS)},
-        cost={
-            name: by_name[name].usage.cost / len(base.results) if cost_is_known(by_name[name].logs[0]) else None
-            for name in (CHECKS, WORDS)
-        },
-        calls=max(sweep.spent.calls, sum(state.paid for state in sweep.states.values())),
-        needed=(tasks_within(MARGIN, max(discordance.share, 1 / own.n)), tasks_within(MARGIN, discordance.high)),
+        "own words - checks": Figure(
+            f"{Figure.of(own, '').text}, {own.won} won, {own.lost} lost",
+            "own words less failing checks alone, over all tasks; exploratory",
+            own,
+        ),
+        "replies": Figure(_listed(groups["replies"]), "of the actor, over all cells"),
+        "reflections": Figure(_listed(groups["reflections"]), "by the model, as parser and rules read them"),
+        "determinism": Figure(
+            f"{same.k} of {same.n} first attempts are the same again",
+            "drawn without the cache; servers and batches may differ at temperature 0, too",
+            same,
+        ),
+        "tokens a task": Figure("; ".join(spent), f"prompts and replies of all roles, at {ATTEMPTS} attempts"),
+        "n for ±5 points": Figure(
+            needed, "tasks at one seed that show a true difference of 0 to lie within them (80 %)", low
+        ),
+    }
+    for group, rates in groups.items():
+        figures |= {f"{group}, {name}": Figure.of(rate, "") for name, rate in rates.items()}
+    temperature = float(str(base.manifest.config.get("temperature") or 0))
+    model, calls = ", ".join(dict.fromkeys(model_names(base.manifest))), sum(s.paid for s in sweep.states.values())
+    return Calibration(
+        model=model,
+        design=f"{model} on {base.manifest.benchmark}: {len(base.results)} tasks, {ATTEMPTS} attempts, temperature "
+        f"{temperature:g}, {max(sweep.spent.calls, calls)} calls",
+        answer=answer(quoted, retries[best], retries[CHECKS]),
+        figures=figures,
+        warnings=tuple(f"{n}: {Figure.of(r, '').text}" for n, r in groups["replies"].items() if r.low > LOUD),
         folder=str(sweep.folder),
     )
+
+
+def _listed(rates: Mapping[str, Rate]) -> str:
+    n = max(rate.n for rate in rates.values())
+    return ", ".join(f"{name} {number(rate.share)} %" for name, rate in rates.items()) + f" of {n}"
+
+
+def _spent(log: Log) -> str:
+    used, n = sum(summary(log).usage.values(), Usage()), len(log.results)
+    cost = f", cost {used.cost / n:.4f}" * bool(used.cost) if cost_is_known(log) else ", cost unknown"
+    return f"{used.tokens / n:,.0f}{cost}"

@@ -13,7 +13,7 @@ from reflexion_lab.agent.models.simulated import SimulatedModel
 from reflexion_lab.analysis.stats.intervals import Rate
 from reflexion_lab.cli import main as cli
 from reflexion_lab.errors import ConfigError
-from reflexion_lab.studies.calibrate import CHECKS, VARIANTS, WORDS, calibrate, plan
+from reflexion_lab.studies.calibrate import CHECKS, VARIANTS, WORDS, answer, calibrate, plan
 
 FIRST, REPAIR = 0.4, 0.3
 
@@ -50,23 +50,25 @@ def figures(overrides):
 
 def test_planted_rates_lie_within_the_intervals(overrides):
     figures = calibrate(plan([*overrides, "benchmark.load.n=138"], tasks=138)[0], quiet=True)
-    assert figures.first.low < FIRST < figures.first.high
+    values = {name: figure.value for name, figure in figures.figures.items()}
+    assert values["first attempt"].low < FIRST < values["first attempt"].high
     for name in (CHECKS, WORDS, *VARIANTS):  # this model repairs as often whatever it reads
-        assert figures.retries[name].low < REPAIR < figures.retries[name].high, name
-    assert not figures.quoted.low > 0
-    assert figures.answer.startswith("undecided" if figures.retries[figures.best].high > 0.5 else "this model cannot")
-    assert (figures.repeated.k, figures.repeated.n) == (8, 8)
-    assert figures.replies["empty"].k == figures.replies["cut off"].k == figures.replies["no program"].k == 0
-    assert figures.reflections["read"].share == 1
+        assert values[f"retries, {name}"].low < REPAIR < values[f"retries, {name}"].high, name
+    best = max((values[f"retries, {name}"] for name in VARIANTS), key=lambda rate: rate.share)
+    assert figures.answer.startswith("undecided" if best.high > 0.5 else "this model cannot")
+    assert (values["determinism"].k, values["determinism"].n) == (8, 8)
+    assert {values[f"replies, {name}"].k for name in ("empty", "cut off", "no program")} == {0}
+    assert values["reflections, read"].share == 1
+    assert figures.warnings == ()
 
 
 def test_a_model_that_copies_what_it_reads_can_use_words(overrides):
     figures = calibrate(plan([*overrides, f"model._target_={__name__}.Copying"], tasks=40)[0], quiet=True)
     assert figures.answer.startswith("this model can use words"), figures
-    assert figures.retries[figures.best].share > 0.8
-    assert figures.retries[CHECKS].k == 0
-    assert figures.room.value == 0 < figures.ceiling.low
-    assert figures.repeated.k == 0
+    values = {name: figure.value for name, figure in figures.figures.items()}
+    assert max(values[f"retries, {name}"].share for name in VARIANTS) > 0.8
+    assert values[f"retries, {CHECKS}"].k == values["determinism"].k == 0
+    assert values["room (most harm)"].value == 0 < values["ceiling (most help)"].low
 
 
 @pytest.mark.parametrize(
@@ -80,9 +82,8 @@ def test_a_model_that_copies_what_it_reads_can_use_words(overrides):
     ],
 )
 def test_the_answer_follows_from_the_quoted_solution(figures, k, n, low, p, expected):
-    retries = {name: Rate.of(0, n) for name in figures.retries} | {"terse": Rate.of(k, n)}
-    quoted = replace(figures.quoted, low=low, p_tasks=p)
-    assert replace(figures, retries=retries, quoted=quoted).answer.startswith(expected)
+    quoted = replace(figures.figures["own words - checks"].value, low=low, p_tasks=p)
+    assert answer(quoted, Rate.of(k, n), Rate.of(0, n)).startswith(expected)
 
 
 def test_the_command_prints_one_screen_and_writes_a_page(overrides, capsys):
@@ -94,10 +95,10 @@ def test_the_command_prints_one_screen_and_writes_a_page(overrides, capsys):
     assert max(map(len, screen)) <= 80
     figures = json.loads(figures)
     html = Path(page.removeprefix("page: ")).read_text()
-    assert f"{figures['first']['k']} of 8" in html
+    assert f"{figures['figures']['first attempt']['value']['k']} of 8" in html
     assert all(f"retries, {name}" in html for name in VARIANTS)
-    most = int(out.split()[2])
-    assert 0 < figures["calls"] <= most
+    most, made = int(out.split()[2]), int(figures["design"].split()[-2])
+    assert 0 < made <= most
     assert cli.main(command) == 0
     assert json.loads(capsys.readouterr().out.strip().split("\n")[-1]) == figures  # nothing was paid again
 
