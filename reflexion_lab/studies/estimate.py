@@ -1,7 +1,8 @@
 """Estimates of calls, tokens, cost and time of a run or a sweep, from a probe of a few tasks.
 
-The probe uses the shared call cache: the run finds its replies there and does not pay for them again. Cells of a sweep
-are probed on the same tasks, so shared calls are counted once, as the sweep pays for them. With a curator, the probe is
+The probe uses the shared call cache: the run finds its replies there and does not pay for them again. Cells of one seed
+are probed on the same tasks, so shared calls are counted once, as the sweep pays for them; other seeds, which share no
+calls, on other tasks, so that the probe sees more of them. With a curator, the probe is
 the beginning of the run, in whole rounds, its curation included. One file: probe, projection and prices share their
 counts.
 """
@@ -101,8 +102,8 @@ class Probe(NamedTuple):
 
 
 def _probe(cfg: RunConfig, n: int, scope: str, sandbox: CachedSandbox) -> Probe:
-    """Run the loops of `n` tasks, the same ones for all cells with these tasks; where tasks learn from each other, of
-    the first round; with a curator, the first rounds. `scope`: where its spending counts towards the caps.
+    """Run the loops of `n` tasks, the same ones for all cells of a seed; where tasks learn from each other, of the
+    first round; with a curator, the first rounds. `scope`: where its spending counts towards the caps.
     """
     from reflexion_lab.memory.archive import Rounds
     from reflexion_lab.runner.config.assemble import resolved
@@ -128,7 +129,7 @@ def _probe(cfg: RunConfig, n: int, scope: str, sandbox: CachedSandbox) -> Probe:
             for of_round in rounds.of(list(benchmark)):
                 chosen += of_round if len(chosen) < n else ()
         else:
-            chosen = random.Random("estimate").sample(chosen, min(n, len(chosen)))
+            chosen = random.Random(f"estimate {cfg.seed}").sample(chosen, min(n, len(chosen)))
         probed = benchmark.only([task.loop_id for task in chosen])
         tasks = timed_tasks(probed, sandbox, cfg.benchmark.keep_failing)
         workers = cfg.workers or models.of("actor").slots
@@ -298,7 +299,7 @@ class Estimate(Record, frozen=True, kw_only=True):
     tasks: int
     """Over all cells."""
     probed: int
-    """Tasks probed per cell; the same ones in cells with the same tasks."""
+    """Tasks probed per cell; the same ones in cells of a seed."""
     roles: dict[str, Part]
     first_attempts: Part
     """Including model-written tests, excluding reflections and the curator."""

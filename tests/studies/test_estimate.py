@@ -1,6 +1,7 @@
 """Estimates from a probe: exact where tasks cost alike; no call of the probe is paid twice."""
 
 import json
+import re
 
 import pytest
 
@@ -80,6 +81,14 @@ def test_calls_shared_by_cells_are_counted_once(overrides):
     # a first attempt, a reflection, a retry that shows it, one that does not
     assert expected.total.calls == exactly(12 * 4)
     assert expected.apart.calls == exactly(12 * (1 + 1 + 3 + 3))
+
+
+def test_other_seeds_are_probed_on_other_tasks(overrides, tmp_path):
+    expected = estimate([compose(*overrides, f"seed={seed}") for seed in range(3)])
+    names = {
+        name for path in tmp_path.glob("runs/calls.sqlite*") for name in re.findall(rb"same_\d+", path.read_bytes())
+    }
+    assert expected.probed == 3 and len(names) > 6
 
 
 def test_tasks_of_different_cost_give_a_range(overrides):
