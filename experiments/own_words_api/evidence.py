@@ -1,15 +1,15 @@
-"""Evidence of the plan: what its design detects, wrong programs with specific words, the error of `estimate`.
+"""Evidence of the plan: what its design detects, the words on wrong programs, the cost of each task.
 
 python -m experiments.own_words_api.evidence designs
 python -m experiments.own_words_api.evidence words
-python -m experiments.own_words_api.evidence estimates STUDY RUN_ROOT    # of a finished rehearsal
+python -m experiments.own_words_api.evidence costs RUN_ROOT    # of a finished rehearsal
 """
 
 from __future__ import annotations
 
 import argparse
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,15 +20,13 @@ from experiments._tools.evidence import write_gzip
 from experiments.own_words_api.behaviour import Words, words_on
 
 FOLDER = Path(__file__).parent
-DESIGNS, WORDS, ESTIMATES, REHEARSAL = "designs.csv", "words.csv.gz", "estimates.csv", "rehearsal.csv"
+DESIGNS, WORDS, COSTS = "designs.csv.gz", "words.csv.gz", "costs.csv.gz"
 DISCORDANCES = (0.03, 0.05, 0.07, 0.08, 0.1, 0.15, 0.2)
 TASKS, SEEDS, AGREEMENT, COMPARISONS, MARGIN = 164, 3, 0.4, 5, 0.05
 STUDIES = 1000
 BASICS = 138
 MUTANTS = 4
 """At most so many mutants of a program."""
-PROBED = (3, 10, 20, 40, 80)
-DRAWS = 200
 
 
 def designs() -> Iterator[dict[str, Any]]:
@@ -57,6 +55,7 @@ def words() -> Iterator[dict[str, Any]]:
     from reflexion_lab.runner.config.parts import load_sandbox
     from reflexion_lab.runner.config.record import RunConfig
     from reflexion_lab.runner.folder.folder import RunFolder
+    from reflexion_lab.runner.folder.manifest import value_at
     from reflexion_lab.studies.replay import bundle
     from reflexion_lab.tasks.benchmarks.basics import basics
     from reflexion_lab.tasks.benchmarks.humaneval import humaneval
@@ -72,7 +71,7 @@ def words() -> Iterator[dict[str, Any]]:
                 folder = scratch / path.parent.name / path.stem
                 bundle.unpack(bundle.read(path)[1], folder)
                 log = Log.read(RunFolder.existing(folder))
-                load = log.manifest.config["benchmark"]["load"]
+                load = value_at(log.manifest.config, "benchmark.load")
                 tasks = {task.task_id: task for task in basics(n=load["n"], seed=load["seed"])}
                 for attempts in log.attempts.values():
                     for attempt in attempts:
@@ -94,64 +93,49 @@ def _row(source: str, task: str, known: Words) -> dict[str, Any]:
     return {"source": source, "task": task, "kind": known.kind, "goal": int(bool(known.goal))}
 
 
-def estimates(study: Path, root: Path) -> Iterator[dict[str, Any]]:
-    """Estimates from random probes of `PROBED` tasks beside the spending of a finished study with cached calls."""
-    from reflexion_lab.analysis.run_log import Log
-    from reflexion_lab.analysis.summary import summary
-    from reflexion_lab.errors import DataError
-    from reflexion_lab.records import Usage
-    from reflexion_lab.runner.config.parts import load_sandbox
-    from reflexion_lab.runner.config.record import RunConfig
-    from reflexion_lab.runner.folder.folder import folders
-    from reflexion_lab.runner.folder.registration import read
-    from reflexion_lab.studies import estimate
-    from reflexion_lab.studies.registered import cells_of
+def costs(root: Path) -> Iterator[dict[str, Any]]:
+    """What each task cost at each seed of a finished rehearsal: shared calls are paid once, and counted by arm.
 
-    cells = [RunConfig.of(cell.cfg) for cell in cells_of(read(study), [f"run_root={root}", "quiet=true"])]
-    with closing(load_sandbox(cells[0])) as sandbox:
-        probes = [estimate._probe(cell, TASKS, "estimates", sandbox) for cell in cells]
-    whole = estimate._summed(probes)
-    spent = {
-        "calls": whole.total.calls.mean,
-        "tokens": whole.total.tokens.mean,
-        "cost": round(whole.total.cost.mean, 4),
-    }
-    logs = [Log.read(folder) for folder in folders(*sorted(root.glob("2*")))]
-    counted = sum((usage for log in logs for usage in summary(log).usage.values()), Usage())
-    if len(logs) != len(cells) or counted.tokens != whole.apart.tokens.mean:
-        raise DataError(
-            str(root), f"{counted.tokens:,} tokens", f"{whole.apart.tokens.mean:,.0f}, those of a finished run"
-        )
-    rehearsal = {"runs": len(logs), **spent, "counted": counted.tokens}
-    output.print_written([output.write_csv(FOLDER / REHEARSAL, [rehearsal])])
-    for number in PROBED:
-        for draw in range(DRAWS):
-            parts = []
-            for cell, probe in zip(cells, probes, strict=True):  # arms share the tasks of a seed, as in `estimate`
-                chosen = random.Random(f"{number}:{draw}:{cell.seed}").sample(range(TASKS), number)
-                parts.append(probe._replace(loops=[probe.loops[n] for n in chosen]))
-            part = estimate._summed(parts)
-            total = part.total
-            yield {
-                "probed": number,
-                "draw": draw,
-                "tokens": round(total.tokens.mean),
-                "cost": round(total.cost.mean, 4),
-            }
+    Arms share the first attempt; own words and their filler share the first reflection.
+    """
+    from reflexion_lab.analysis.run_log import Log
+    from reflexion_lab.records import Usage
+    from reflexion_lab.runner.folder.folder import folders
+
+    paid: dict[tuple[int, str], dict[tuple[str, int, str], Usage]] = {}
+    counted: dict[tuple[int, str], Usage] = {}
+    for log in (Log.read(folder) for folder in folders(*sorted(root.glob("2*")))):
+        for task, attempts in log.attempts.items():
+            case = log.manifest.seed, task
+            for attempt in attempts:
+                for role, usage in attempt.usage.items():
+                    arm = "" if attempt.number == 1 else str(log.manifest.config["arm"])
+                    if usage.calls:
+                        paid.setdefault(case, {}).setdefault((role, attempt.number, arm), usage)
+                    counted[case] = counted.get(case, Usage()) + usage
+    for (seed, task), calls in sorted(paid.items()):
+        total = sum(calls.values(), Usage())
+        yield {
+            "seed": seed,
+            "task": task,
+            "calls": total.calls,
+            "tokens": total.tokens,
+            "cost": f"{total.cost:.6f}",
+            "counted": counted[seed, task].tokens,
+        }
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m experiments.own_words_api.evidence", description=__doc__)
-    parser.add_argument("kind", choices=("designs", "words", "estimates"))
-    parser.add_argument("paths", nargs="*", type=Path, metavar="STUDY RUN_ROOT")
+    parser.add_argument("kind", choices=("designs", "words", "costs"))
+    parser.add_argument("paths", nargs="*", type=Path, metavar="RUN_ROOT")
     options = parser.parse_args(argv)
-    rows = {"designs": designs, "words": words, "estimates": estimates}[options.kind](*options.paths)
-    if options.kind == "words":
-        every = [*rows]
-        written = write_gzip(FOLDER / WORDS, [*every[0]], [[*row.values()] for row in every])
-    else:
-        written = output.write_csv(FOLDER / {"designs": DESIGNS, "estimates": ESTIMATES}[options.kind], [*rows])
-    output.print_written([written])
+    kinds: dict[str, Callable[..., Iterator[dict[str, Any]]]]
+    kinds = {"designs": designs, "words": words, "costs": costs}
+    rows = kinds[options.kind](*options.paths)
+    every = [*rows]
+    path = FOLDER / f"{options.kind}.csv.gz"
+    output.print_written([write_gzip(path, [*every[0]], [[*row.values()] for row in every])])
     return 0
 
 

@@ -13,7 +13,7 @@ sed 's/tracker=none/tracker=none model.price_per_million=[0.5,1.5]/' "$here/stud
 reflexion-lab study register "$study"
 reflexion-lab study run "$study" run_root=runs/own_words_api quiet=true
 reflexion-lab study check "$study" runs/own_words_api/2*
-$evidence estimates "$study" runs/own_words_api
+$evidence costs runs/own_words_api
 $evidence designs
 $evidence words
 python -m experiments.own_words_api.analysis
