@@ -181,7 +181,6 @@ def measured(arms: Sequence[Arm], again: Log, sweep: Sweep) -> Calibration:
     }
     gains = {name: metrics.gain_over_attempt_1(log) for name, log in logs.items()}
     nothing = Estimate(value=0.0, low=-1.0, high=1.0)  # a single task has no interval
-    spent = (f"{name} {_spent(log)}" for name, log in logs.items() if name in (CHECKS, WORDS))
     needed = f"{low:,} tasks if {differing.k} of {differing.n} differ, {high:,} at its upper limit"
     figures = {
         "first attempt": Figure.of(rows[CHECKS].first, "passes the hidden tests"),
@@ -203,7 +202,7 @@ def measured(arms: Sequence[Arm], again: Log, sweep: Sweep) -> Calibration:
             "drawn without the cache; servers and batches may differ at temperature 0, too",
             same,
         ),
-        "tokens a task": Figure("; ".join(spent), f"prompts and replies of all roles, at {ATTEMPTS} attempts"),
+        "tokens a task": Figure(_spent(base, words), f"prompts and replies of all roles, at {ATTEMPTS} attempts"),
         "n for ±5 points": Figure(
             needed, "tasks at one seed that show a true difference of 0 to lie within them (80 %)", low
         ),
@@ -214,8 +213,8 @@ def measured(arms: Sequence[Arm], again: Log, sweep: Sweep) -> Calibration:
     model, calls = ", ".join(dict.fromkeys(model_names(base.manifest))), sum(s.paid for s in sweep.states.values())
     return Calibration(
         model=model,
-        design=f"{model} on {base.manifest.benchmark}: {len(base.results)} tasks, {ATTEMPTS} attempts, temperature "
-        f"{temperature:g}, {max(sweep.spent.calls, calls)} calls",
+        design=f"{model} on {base.manifest.benchmark}: {len(base.results)} tasks, temperature {temperature:g}, "
+        f"{max(sweep.spent.calls, calls)} calls",
         answer=answer(quoted, retries[best], retries[CHECKS]),
         figures=figures,
         warnings=tuple(f"{n}: {Figure.of(r, '').text}" for n, r in groups["replies"].items() if r.low > LOUD),
@@ -228,7 +227,12 @@ def _listed(rates: Mapping[str, Rate]) -> str:
     return ", ".join(f"{name} {number(rate.share)} %" for name, rate in rates.items()) + f" of {n}"
 
 
-def _spent(log: Log) -> str:
-    used, n = sum(summary(log).usage.values(), Usage()), len(log.results)
-    cost = f", cost {used.cost / n:.4f}" * bool(used.cost) if cost_is_known(log) else ", cost unknown"
-    return f"{used.tokens / n:,.0f}{cost}"
+def _spent(*logs: Log) -> str:
+    """Tokens and cost of a task with failing checks alone, and with own words."""
+    each = [(sum(summary(log).usage.values(), Usage()), len(log.results)) for log in logs]
+    tokens = "; ".join(f"{name} {used.tokens / n:,.0f}" for name, (used, n) in zip((CHECKS, WORDS), each, strict=True))
+    if not all(map(cost_is_known, logs)):
+        return f"{tokens}; cost unknown"
+    return tokens + f"; cost {', '.join(f'{used.cost / n:.5f}' for used, n in each)}" * any(
+        used.cost for used, _ in each
+    )
