@@ -27,6 +27,7 @@ from reflexion_lab.analysis.stats.power import tasks_within
 from reflexion_lab.analysis.summary import cost_is_known, summary
 from reflexion_lab.errors import ConfigError, LabError
 from reflexion_lab.records import Record, Usage
+from reflexion_lab.runner.folder.manifest import flat
 from reflexion_lab.studies.sweeps.sweep import Sweep
 
 TASKS = 40
@@ -46,8 +47,8 @@ OWN = ("experiment", "preset", "reflector", "arm", "loop.max_attempts")
 REPEATED = 8
 """First attempts that are drawn once more."""
 MARGIN = 0.05
-LEVEL = 0.05 / len(VARIANTS)
-"""Level of the test of the best of the wordings."""
+LEVEL = 0.05
+"""Level of the test of the config's own wording; of the best wording, divided by their number."""
 LOUD = 0.1
 """Share of broken replies of which the page warns."""
 USED = 0.5
@@ -73,7 +74,6 @@ class Figure(Record, frozen=True):
 class Calibration(Record, frozen=True, kw_only=True):
     """Whether a model uses what it reads, and figures by name; those with a comma in their name are details."""
 
-    model: str
     design: str
     answer: str
     figures: dict[str, Figure]
@@ -85,7 +85,7 @@ class Calibration(Record, frozen=True, kw_only=True):
         """The page: every figure with its interval and meaning."""
         rows = tuple((name, figure.text, figure.meaning) for name, figure in self.figures.items())
         sheet = Sheet(title="Figures", columns=("figure", "value [95 %]", "meaning"), rows=rows, names=3)
-        return Document(f"Calibration of {self.model}", (self.answer, self.design, NEXT), self.warnings, (sheet,), ())
+        return Document("Calibration", (self.answer, self.design, NEXT), self.warnings, (sheet,), ())
 
     def __repr__(self) -> str:
         """At most 15 lines of at most 80 columns, but for long names of models."""
@@ -96,16 +96,21 @@ class Calibration(Record, frozen=True, kw_only=True):
 NEXT = "next: fix a design by `reflexion-lab power`, register it by `reflexion-lab study register`"
 
 
-def answer(quoted: Difference, best: Rate, checks: Rate) -> str:
+def answer(quoted: Mapping[str, Difference], retries: Mapping[str, Rate], own: str) -> str:
     """Whether the model uses what it reads, and what to do if not.
 
-    `quoted`: the solution in the wording that repairs most, less failing checks alone. `best`, `checks`: the retries
-    of both that pass.
+    `quoted`: the solution less failing checks alone, by wording; `own`: the wording of the config, whose test is the
+    first. `retries`: those that pass, by arm.
     """
-    repairs = f"the quoted solution repairs {best.k} of {best.n}, failing checks alone {checks.k} of {checks.n}"
-    if quoted.low > 0 and quoted.p_tasks < LEVEL:
-        return f"this model can use words: {repairs}"
-    if best.n and best.high < USED:
+    best = max(quoted, key=lambda name: retries[name].share)
+    used = [name for name, level in ((own, LEVEL), (best, LEVEL / len(quoted)))
+            if quoted[name].low > 0 and quoted[name].p_tasks < level]  # fmt: skip
+    name = used[0] if used else own
+    repairs = f"the quoted solution repairs {retries[name].k} of {retries[name].n}, failing checks alone "
+    repairs += f"{retries[CHECKS].k} of {retries[CHECKS].n}"
+    if used:
+        return f"this model can use words{f' with prompts={name}' * (name != own)}: {repairs}"
+    if retries[own].n and max(retries[name].high for name in quoted) < USED:
         return f"this model cannot use words: choose another, or another prompt; {repairs}"
     return f"undecided whether this model can use words: take harder tasks, or more (--tasks); {repairs}"
 
@@ -159,7 +164,8 @@ def measured(arms: Sequence[Arm], again: Log, sweep: Sweep) -> Calibration:
     rows, base, words = {row.arm: row for row in compare(arms, CHECKS).rows}, logs[CHECKS], logs[WORDS]
     retries = {arm.label: Rate.over(grade.passed for a, grade in arm.graded if a.number > 1) for arm in arms}
     best = max(VARIANTS, key=lambda name: retries[name].share)
-    quoted, own = (rows[name].differences[EQUAL_ATTEMPTS] for name in (best, WORDS))
+    pairs = {name: rows[name].differences[EQUAL_ATTEMPTS] for name in (WORDS, *VARIANTS)}
+    own, settings = pairs.pop(WORDS), dict(flat(base.manifest.config))
     replies = [a for arm in arms for a, _ in arm.graded if a.number > 1 or arm.label == CHECKS]
     reviewed = summary(words).reflection_figures
     drawn = {task_id: attempts[0].trajectory.reply for task_id, attempts in base.attempts.items()}
@@ -209,13 +215,11 @@ def measured(arms: Sequence[Arm], again: Log, sweep: Sweep) -> Calibration:
     }
     for group, rates in groups.items():
         figures |= {f"{group}, {name}": Figure.of(rate, "") for name, rate in rates.items()}
-    temperature = float(str(base.manifest.config.get("temperature") or 0))
     model, calls = ", ".join(dict.fromkeys(model_names(base.manifest))), sum(s.paid for s in sweep.states.values())
+    size = f"{model} on {base.manifest.benchmark}: {len(base.results)} tasks"
     return Calibration(
-        model=model,
-        design=f"{model} on {base.manifest.benchmark}: {len(base.results)} tasks, temperature {temperature:g}, "
-        f"{max(sweep.spent.calls, calls)} calls",
-        answer=answer(quoted, retries[best], retries[CHECKS]),
+        design=f"{size}, temperature {settings.get('temperature', 0):g}, {max(sweep.spent.calls, calls)} calls",
+        answer=answer(pairs, retries, settings.get("prompts.variant", VARIANTS[0])),
         figures=figures,
         warnings=tuple(f"{n}: {Figure.of(r, '').text}" for n, r in groups["replies"].items() if r.low > LOUD),
         folder=str(sweep.folder),

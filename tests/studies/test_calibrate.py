@@ -72,18 +72,21 @@ def test_a_model_that_copies_what_it_reads_can_use_words(overrides):
 
 
 @pytest.mark.parametrize(
-    "k, n, low, p, expected",
+    ("k", "n", "p", "expected"),
     [
-        (12, 28, 0.1, 0.001, "this model can use words"),
-        (12, 28, 0.1, 0.03, "undecided"),  # the best of three wordings
-        (3, 28, -0.02, 0.5, "this model cannot use words: choose another"),
-        (0, 3, -0.2, 1.0, "undecided"),
-        (0, 0, -0.2, 1.0, "undecided"),
+        ((12, 3, 3), 28, (0.03, 1, 1), "this model can use words: the quoted solution repairs 12 of 28"),
+        ((3, 12, 3), 28, (1, 0.01, 1), "this model can use words with prompts=terse: the quoted solution repairs 12"),
+        ((3, 12, 3), 28, (1, 0.03, 1), "undecided"),  # the best of three wordings
+        ((3, 4, 2), 28, (0.5, 0.5, 1), "this model cannot use words: choose another"),
+        ((0, 0, 0), 3, (1, 1, 1), "undecided"),
+        ((0, 0, 0), 0, (1, 1, 1), "undecided"),
     ],
 )
-def test_the_answer_follows_from_the_quoted_solution(figures, k, n, low, p, expected):
-    quoted = replace(figures.figures["own words - checks"].value, low=low, p_tasks=p)
-    assert answer(quoted, Rate.of(k, n), Rate.of(0, n)).startswith(expected)
+def test_the_answer_follows_from_the_quoted_solution(figures, k, n, p, expected):
+    pair = figures.figures["own words - checks"].value
+    quoted = {name: replace(pair, low=0.01, p_tasks=each) for name, each in zip(VARIANTS, p, strict=True)}
+    retries = {name: Rate.of(each, n) for name, each in zip(VARIANTS, k, strict=True)} | {CHECKS: Rate.of(0, n)}
+    assert answer(quoted, retries, "default").startswith(expected)
 
 
 def test_the_command_prints_one_screen_and_writes_a_page(overrides, capsys):
