@@ -27,7 +27,7 @@ PLANTED = {
     "ceiling (most help)": FAILED * SOLUTION,
     "own words - checks": FAILED * (WRONG_WORDS - CHECK_REPAIRS),
 }
-SEEDS = range(20)
+SEEDS = range(40)
 COLUMNS = ("seed", "figure", "planted", "value", "low", "high", "answer")
 STUDENT = Path(__file__).parents[1] / "dose_and_response_simulated" / "conf"
 

@@ -2,7 +2,7 @@
 # Ten minutes on two idle cores for SmolLM2, three for the stand-in, eight for the simulated student.
 set -euo pipefail
 here="$(cd "$(dirname "$0")" && pwd)"
-reflexion-lab calibrate model=smollm2 temperature=0.3 run_root=runs/smollm2
+reflexion-lab calibrate model=smollm2 model.slots=8 model.threads=1 temperature=0.3 run_root=runs/smollm2
 cp runs/smollm2/sweeps/calibrate-*/calibration.json "$here/smollm2.json"
 python -m experiments.own_words_api.stub &
 trap 'kill %1' EXIT
