@@ -45,8 +45,8 @@ def answer(folder: Path) -> Row:
     at_03 = against_checks(studies.read(folder.parent / "reflexion_against_retry"))["equal_attempts"]
     (part,) = (row.share for row in beside_quoted(folder) if row.arm == "reflexion" and row.share)
     text = (
-        f"no room at temperature 0, where failing checks alone add {percent(base.final.value - base.first.value)} "
-        f"points: own words {share(own.final)}, failing checks alone {share(base.final)}, "
+        f"not detected; at temperature 0 no room for harm (failing checks alone add "
+        f"{percent(base.final.value - base.first.value)} points): own words {share(own.final)}, failing checks alone {share(base.final)}, "
         f"{points(difference)} points, {points(part)} % of what the quoted solution adds; {others}; "
         f"with room, at 0.3, {points(at_03)} ([exploratory](reflexion_against_retry/README.md))"
     )

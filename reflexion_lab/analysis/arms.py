@@ -111,11 +111,12 @@ class Arm:
         return hashlib.sha256(repr(calls).encode(errors="replace")).hexdigest() if is_kept else ""
 
     def is_again(self, other: Arm) -> bool:
-        """Whether it differs from `other` in its name and `loop.first_draw` alone: an A/A comparison."""
+        """Whether it differs from `other` in its name and all draws alone, by `loop.first_draw`: an A/A comparison."""
         pairs = [(settings(log.manifest.config), settings(twin.manifest.config))
                  for log in self.logs for twin in other.logs if log.manifest.seed == twin.manifest.seed]  # fmt: skip
         differing = {key for own, its in pairs for key in own.keys() | its.keys() if own.get(key) != its.get(key)}
-        return self.models == other.models and DRAW in differing <= {DRAW, "arm"}
+        are_apart = all(abs(own.get(DRAW, 0) - its.get(DRAW, 0)) >= self.longest for own, its in pairs)
+        return self.models == other.models and DRAW in differing <= {DRAW, "arm"} and are_apart
 
     @cached_property
     def reflections(self) -> dict[str, int]:

@@ -10,7 +10,7 @@ from reflexion_lab.cli.sheets import say, say_json
 
 def add(commands: place.Commands) -> None:
     text = (
-        "measure a model in some 300 calls before an experiment on words; whether it uses what it reads, how far words"
+        "measure a model in 200 to 400 calls before an experiment on words; whether it uses what it reads, how far words"
     )
     text += " can move it, its empty and cut replies, tokens a task, and the tasks that an experiment needs"
     sub = place.add_command(commands, "calibrate", calibrate, text)
@@ -23,7 +23,7 @@ def calibrate(options: argparse.Namespace) -> int:
     from reflexion_lab.studies import calibrate as study
 
     sweep, most = study.plan(options.overrides, options.tasks)
-    say(f"at most {most} model calls; the same command continues, and pays no call twice")
+    say(f"about {most} model calls at most; the same command continues, and pays no call twice")
     result = study.calibrate(sweep)
     say(repr(result), f"page: {result.folder}/calibration.html")
     if options.json:

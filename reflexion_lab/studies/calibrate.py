@@ -22,7 +22,7 @@ from reflexion_lab.analysis.report.screen import WIDTH, folded
 from reflexion_lab.analysis.report.sheets import Document, Sheet
 from reflexion_lab.analysis.run_list import model_names
 from reflexion_lab.analysis.run_log import Log
-from reflexion_lab.analysis.stats.intervals import Estimate, Rate
+from reflexion_lab.analysis.stats.intervals import Estimate, Rate, unpaired_difference
 from reflexion_lab.analysis.stats.power import tasks_within
 from reflexion_lab.analysis.summary import cost_is_known, summary
 from reflexion_lab.errors import ConfigError, LabError
@@ -39,18 +39,12 @@ CELLS: Mapping[str, Sequence[str]] = {
     CHECKS: ("experiment=feedback_only",),
     WORDS: ("experiment=reflexion",),
     **{name: ("experiment=quoted", f"prompts={name}", "prompts.examples=0") for name in VARIANTS},
-    AGAIN: ("experiment=simple", "cache.mode=off"),
+    AGAIN: ("experiment=simple", "reflector=none", "loop.max_attempts=1", "cache.mode=off", "benchmark.limit=8"),
 }
 """Overrides by arm."""
-OWN = ("experiment", "preset", "reflector", "arm", "loop.max_attempts")
+OWN = ("experiment", "preset", "reflector", "arm", "loop.max_attempts", "cache.mode")
 """Keys that its cells set."""
-REPEATED = 8
-"""First attempts that are drawn once more."""
 MARGIN = 0.05
-LEVEL = 0.05
-"""Level of the test of the config's own wording; of the best wording, divided by their number."""
-LOUD = 0.1
-"""Share of broken replies of which the page warns."""
 USED = 0.5
 """Share of quoted solutions below which, by its upper limit, a model loses more of what it reads than it uses."""
 
@@ -96,30 +90,28 @@ class Calibration(Record, frozen=True, kw_only=True):
 NEXT = "next: fix a design by `reflexion-lab power`, register it by `reflexion-lab study register`"
 
 
-def answer(quoted: Mapping[str, Difference], retries: Mapping[str, Rate], own: str) -> str:
+def answer(gain: Estimate, quoted: Rate, checks: Rate, most: float) -> str:
     """Whether the model uses what it reads, and what to do if not.
 
-    `quoted`: the solution less failing checks alone, by wording; `own`: the wording of the config, whose test is the
-    first. `retries`: those that pass, by arm.
+    It does if, with the solution quoted, more tasks are solved than at attempt 1 (`gain`), and more retries pass than
+    after failing checks alone. `most`: upper limit of the retries that pass with it in any wording.
     """
-    best = max(quoted, key=lambda name: retries[name].share)
-    used = [name for name, level in ((own, LEVEL), (best, LEVEL / len(quoted)))
-            if quoted[name].low > 0 and quoted[name].p_tasks < level]  # fmt: skip
-    name = used[0] if used else own
-    repairs = f"the quoted solution repairs {retries[name].k} of {retries[name].n}, failing checks alone "
-    repairs += f"{retries[CHECKS].k} of {retries[CHECKS].n}"
-    if used:
-        return f"this model can use words{f' with prompts={name}' * (name != own)}: {repairs}"
-    if retries[own].n and max(retries[name].high for name in quoted) < USED:
+    repairs = f"the quoted solution repairs {quoted.k} of {quoted.n}, failing checks alone {checks.k} of {checks.n}"
+    first, second = ((rate.share, rate.low, rate.high) for rate in (quoted, checks))
+    if gain.low > 0 and unpaired_difference(first, second)[0] > 0:
+        return f"this model can use words: {repairs}"
+    if quoted.n and most < USED:
         return f"this model cannot use words: choose another, or another prompt; {repairs}"
     return f"undecided whether this model can use words: take harder tasks, or more (--tasks); {repairs}"
 
 
 def plan(overrides: Sequence[str], tasks: int = TASKS) -> tuple[Sweep, int]:
-    """The sweep of a calibration, and the most calls that it makes, if wordings differ in their first attempts, too.
+    """The sweep of a calibration, and about how many calls it makes at most.
 
     `overrides`: those of `reflexion-lab run`, without keys of `OWN`. Raises ConfigError: one of these keys.
     """
+    from reflexion_lab.agent.reflectors.quoted import solved
+    from reflexion_lab.runner.config.check import check
     from reflexion_lab.runner.config.compose import compose
     from reflexion_lab.runner.config.grid import Cell
     from reflexion_lab.runner.config.parts import load_benchmark
@@ -128,14 +120,15 @@ def plan(overrides: Sequence[str], tasks: int = TASKS) -> tuple[Sweep, int]:
         if word.partition("=")[0].lstrip("+~") in OWN:
             raise ConfigError(word.partition("=")[0], word, "none: calibrate sets it", "leave it out")
     common = (*overrides, f"loop.max_attempts={ATTEMPTS}", "loop.reflect_on_last=false", "tracker=none")
-    n = min(tasks, len(load_benchmark(Cell.of(0, common, compose(*common)).cfg)))
-    cells = []
+    whole = list(load_benchmark(Cell.of(0, common, compose(*common)).cfg))
+    solved("quoted", whole)
+    n, cells = min(tasks, len(whole)), []
     for number_, (label, own) in enumerate(CELLS.items()):
-        size = (f"benchmark.limit={min(n, REPEATED)}",) if label == AGAIN else ()
-        words = (*common, f"benchmark.sample={n}", *own, *size, f"arm='{label}'")
+        words = (*common, f"benchmark.sample={n}", *own, f"arm='{label}'")
         cells.append(Cell.of(number_, words, compose(*words)))
+        check(cells[-1].cfg)
     digest = hashlib.sha256("".join(cell.digest for cell in cells).encode()).hexdigest()[:8]
-    return Sweep(cells, f"calibrate-{digest}"), n * (4 + 2 * len(VARIANTS)) + min(n, REPEATED)
+    return Sweep(cells, f"calibrate-{digest}"), n * (5 + 2 * len(VARIANTS))
 
 
 def calibrate(sweep: Sweep, quiet: bool = False) -> Calibration:
@@ -163,9 +156,8 @@ def measured(arms: Sequence[Arm], again: Log, sweep: Sweep) -> Calibration:
     logs = {arm.label: arm.logs[0] for arm in arms}
     rows, base, words = {row.arm: row for row in compare(arms, CHECKS).rows}, logs[CHECKS], logs[WORDS]
     retries = {arm.label: Rate.over(grade.passed for a, grade in arm.graded if a.number > 1) for arm in arms}
-    best = max(VARIANTS, key=lambda name: retries[name].share)
-    pairs = {name: rows[name].differences[EQUAL_ATTEMPTS] for name in (WORDS, *VARIANTS)}
-    own, settings = pairs.pop(WORDS), dict(flat(base.manifest.config))
+    own, settings = rows[WORDS].differences[EQUAL_ATTEMPTS], dict(flat(base.manifest.config))
+    wording = settings.get("prompts.variant", VARIANTS[0])
     replies = [a for arm in arms for a, _ in arm.graded if a.number > 1 or arm.label == CHECKS]
     reviewed = summary(words).reflection_figures
     drawn = {task_id: attempts[0].trajectory.reply for task_id, attempts in base.attempts.items()}
@@ -185,13 +177,13 @@ def measured(arms: Sequence[Arm], again: Log, sweep: Sweep) -> Calibration:
             "unflagged": Rate.over(not a.reflection.flags for a in words.every if a.reflection),
         },
     }
-    gains = {name: metrics.gain_over_attempt_1(log) for name, log in logs.items()}
     nothing = Estimate(value=0.0, low=-1.0, high=1.0)  # a single task has no interval
-    needed = f"{low:,} tasks if {differing.k} of {differing.n} differ, {high:,} at its upper limit"
+    gains = {name: metrics.gain_over_attempt_1(log) or nothing for name, log in logs.items()}
+    needed = f"{low:,} tasks if {max(1, differing.k)} of {differing.n} differ, {high:,} at its upper limit"
     figures = {
         "first attempt": Figure.of(rows[CHECKS].first, "passes the hidden tests"),
-        "room (most harm)": Figure.of(gains[CHECKS] or nothing, "what failing checks alone add to attempt 1"),
-        "ceiling (most help)": Figure.of(gains[best] or nothing, "what the quoted solution adds to attempt 1"),
+        "room (most harm)": Figure.of(gains[CHECKS], "what failing checks alone add to attempt 1"),
+        "ceiling (most help)": Figure.of(gains[wording], "what the quoted solution adds to attempt 1"),
         "uptake by prompt": Figure(
             ", ".join(f"{name} {retries[name].k}/{retries[name].n}" for name in VARIANTS),
             "retries that pass after reading the solution, by wording (prompts=…)",
@@ -201,12 +193,10 @@ def measured(arms: Sequence[Arm], again: Log, sweep: Sweep) -> Calibration:
             "own words less failing checks alone, over all tasks; exploratory",
             own,
         ),
-        "replies": Figure(_listed(groups["replies"]), "of the actor, over all cells"),
+        "replies": Figure(_listed(groups["replies"]), "of the actor, first attempts once"),
         "reflections": Figure(_listed(groups["reflections"]), "by the model, as parser and rules read them"),
         "determinism": Figure(
-            f"{same.k} of {same.n} first attempts are the same again",
-            "drawn without the cache; servers and batches may differ at temperature 0, too",
-            same,
+            f"{same.k} of {same.n} first attempts are the same", "drawn again, without the cache", same
         ),
         "tokens a task": Figure(_spent(base, words), f"prompts and replies of all roles, at {ATTEMPTS} attempts"),
         "n for ±5 points": Figure(
@@ -218,23 +208,26 @@ def measured(arms: Sequence[Arm], again: Log, sweep: Sweep) -> Calibration:
     model, calls = ", ".join(dict.fromkeys(model_names(base.manifest))), sum(s.paid for s in sweep.states.values())
     size = f"{model} on {base.manifest.benchmark}: {len(base.results)} tasks"
     return Calibration(
-        design=f"{size}, temperature {settings.get('temperature', 0):g}, {max(sweep.spent.calls, calls)} calls",
-        answer=answer(pairs, retries, settings.get("prompts.variant", VARIANTS[0])),
+        design=f"{size}, temperature {settings.get('temperature')}, {max(sweep.spent.calls, calls)} calls",
+        answer=answer(gains[wording], retries[wording], retries[CHECKS], max(retries[name].high for name in VARIANTS)),
         figures=figures,
-        warnings=tuple(f"{n}: {Figure.of(r, '').text}" for n, r in groups["replies"].items() if r.low > LOUD),
+        warnings=tuple(f"{n}: {Figure.of(r, '').text}" for n, r in groups["replies"].items() if r.low > 0.1),
         folder=str(sweep.folder),
     )
 
 
 def _listed(rates: Mapping[str, Rate]) -> str:
     n = max(rate.n for rate in rates.values())
-    return ", ".join(f"{name} {number(rate.share)} %" for name, rate in rates.items()) + f" of {n}"
+    return ", ".join(f"{name} {number(rate.share)} %" for name, rate in rates.items()) + f" of {n}" if n else "none"
 
 
 def _spent(*logs: Log) -> str:
     """Tokens and cost of a task with failing checks alone, and with own words."""
     each = [(sum(summary(log).usage.values(), Usage()), len(log.results)) for log in logs]
-    tokens = "; ".join(f"{name} {used.tokens / n:,.0f}" for name, (used, n) in zip((CHECKS, WORDS), each, strict=True))
+    tokens = "; ".join(
+        f"{name} {f'{used.tokens / n:,.0f}' if used.tokens else 'unknown'}"
+        for name, (used, n) in zip((CHECKS, WORDS), each, strict=True)
+    )
     if not all(map(cost_is_known, logs)):
         return f"{tokens}; cost unknown"
     return tokens + f"; cost {', '.join(f'{used.cost / n:.5f}' for used, n in each)}" * any(

@@ -204,7 +204,7 @@ def _missing(study: Registration, runs: Sequence[Membership]) -> Iterator[str]:
 
 def _evidence(path: Path) -> Iterator[str]:
     """Commit and tags of the file as it is, and a time stamp over its content, if there are any."""
-    if commit := _git(path, "log", "-1", "--format=%h, %cI", "--", path.name):
+    if commit := _git(path, "log", "-1", "--follow", "--diff-filter=AM", "--format=%h, %cI", "--", path.name):
         if _git(path, "status", "--porcelain", "--", path.name):
             yield f"its last commit is {commit}; it was changed since"
         else:

@@ -43,15 +43,18 @@ def test_a_filtered_prompt_does_not_make_the_tokens_of_an_arm_unknown(make_arm):
 
 def test_initial_code_costs_nothing_and_leaves_the_tokens_of_its_arm_known(make_arm):
     def given(attempt):
-        return (
-            replace(attempt, trajectory=replace(attempt.trajectory, usage=Usage())) if attempt.number == 1 else attempt
-        )
+        free = replace(attempt.trajectory, usage=Usage(), strategy="given")
+        return replace(attempt, trajectory=free) if attempt.number == 1 else attempt
 
     retried = {name: history for name, history in HISTORIES.items() if name != "at once"}
     arm, other = make_arm(retried, change=given), make_arm(retried, label="other", change=given)
     assert is_known(arm, "completion_tokens") and spent(arm, "calls")[Case(0, "never")] == [0, 2, 4]
     assert matched(arm, other, "tokens").is_matched
-    assert not is_known(make_arm(HISTORIES, change=given), "tokens"), "a log may hold no usage"
+    assert is_known(make_arm(HISTORIES, change=given), "tokens")  # one of them passes at once
+    for lost in ({"usage": Usage()}, {"usage": Usage(), "strategy": "given"}):  # a log may hold no usage
+        arm = make_arm(HISTORIES, change=lambda attempt, lost=lost: replace(
+            attempt, trajectory=replace(attempt.trajectory, **lost), reflection=None))  # fmt: skip
+        assert not is_known(arm, "tokens")
 
 
 def test_spending_of_an_attempt_excludes_its_own_reflection(make_arm):

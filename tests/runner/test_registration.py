@@ -363,7 +363,8 @@ def test_a_study_of_a_hosted_model_is_registered_without_a_key(small, capsys, mo
     assert study.registered.config["fingerprint of actor"] == f"{name}=unasked"
     run = manifest_of(compose(*SHARED, HOSTED, "experiment=retry", "seed=0"), is_asked=False)
     run = replace(run, study_digest=study.digest, study=study.name)
-    for fingerprint, is_same in ((name, True), (f"{name}=response_format", True), (f"{name}-2024-07-18", False)):
+    others = (f"{name}-2024-07-18", f"{name}=other-model:response_format")  # the second answers in its place
+    for fingerprint, is_same in ((name, True), (f"{name}=response_format", True), *((each, False) for each in others)):
         differs = deviations(study, replace(run, model_fingerprint=fingerprint))
         assert [*differs] == [] if is_same else "fingerprint of actor" in differs[0], fingerprint
 

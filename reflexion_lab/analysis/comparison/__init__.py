@@ -213,9 +213,10 @@ def _baseline(arms: Sequence[Arm], label: str | None, study: Registration | None
 
 
 def _corrected(rows: Sequence[Row], units: Sequence[str]) -> list[Row]:
-    """Rows with verdicts and Holm-adjusted p-values: the arms at one budget are a family, without upper bounds."""
+    """Rows with verdicts and Holm-adjusted p-values: a family for each budget, without upper bounds and A/A arms."""
     by_arm = {row.arm: dict(row.differences) for row in rows}
-    tested = [row.arm for row in rows if not row.of.is_upper_bound]
+    bases = [row.of for row in rows if not row.differences and not row.refused]
+    tested = [row.arm for row in rows if not (row.of.is_upper_bound or any(map(row.of.is_again, bases)))]
     for name in (AS_RUN, *(f"equal_{unit}" for unit in units)):
         family = {arm: by_arm[arm][name] for arm in tested if name in by_arm[arm]}
         for arm, difference in zip(family, corrected(list(family.values())), strict=True):

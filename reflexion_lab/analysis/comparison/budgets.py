@@ -55,7 +55,7 @@ def is_known(arm: Arm, unit: str) -> bool:
     """Whether the runs recorded their spending; unrecorded usage is zero, which does not mean free.
 
     Calls and tokens are known if every first attempt has some, and tokens only if every reply has some; refused prompts
-    take none, nor does initial code, whose retry has some. Completion tokens are known with tokens. Money is known if
+    take none, nor does initial code. Completion tokens are known with tokens. Money is known if
     any was paid, every role has a price, and every reply has tokens. Local models are free and cannot be compared by
     cost. Raises ConfigError: an unknown unit.
     """
@@ -71,7 +71,7 @@ def is_known(arm: Arm, unit: str) -> bool:
     return all(
         amounts[0]
         or any(usage.refused for usage in arm.attempts[case][0].usage.values())
-        or (amounts[-1] and not arm.attempts[case][0].trajectory.usage.calls)
+        or (arm.attempts[case][0].trajectory.strategy == "given" and (amounts[-1] or len(amounts) == 1))
         for case, amounts in by_case.items()
     )
 

@@ -487,7 +487,7 @@ def difference_sheet(comparison: Comparison) -> Sheet:
     units, unit = (f" ({sizes})", "clusters of tasks") if clustered else ("", "tasks")
     caption = (
         f"Percentage points, arm minus baseline, n = {pairs} pairs{units}; 95 % intervals over {unit}. Room: what the "
-        "baseline adds to attempt 1, the most that retries of an arm can lose. "
+        "baseline adds to attempt 1, the most that an arm with equal first attempts can lose if it breaks none. "
         f"{_registered(differences)}"
     )
     baseline = comparison.baseline

@@ -342,8 +342,10 @@ def _differing(config: Mapping[str, Any], registered: Mapping[str, Any], ignored
 
 def _agree(value: object, registered: object) -> bool:
     if isinstance(registered, str) and registered.endswith(UNASKED):
-        known = registered.removesuffix(UNASKED)
-        return value == known or str(value).startswith(f"{known}=")
+        from reflexion_lab.agent.models.server import STRUCTURED
+
+        known = registered.removesuffix(UNASKED)  # another model that answers in its place has its name behind it
+        return value in (known, *(f"{known}={field}" for field in STRUCTURED.values()))
     return value == registered
 
 

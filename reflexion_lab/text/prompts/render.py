@@ -248,7 +248,9 @@ class Prompts:
         curator's items; wisdom; mistakes; insights; the session; examples.
         If the prompt is too long without any of them, the model has to reject it.
         """
-        memory = replace(memory, own=self._with_results(memory.own), others=self._with_results(memory.others))
+        own, others = self._with_results(memory.own), self._with_results(memory.others)
+        session = memory.session * (self.test_results == "shown")  # it tells scores and failures
+        memory = replace(memory, own=own, others=others, session=session)
         render = partial(self.render, name, **variables)
         whole = render(memory=memory)
         if max_tokens is None or estimated(whole) <= max_tokens:
@@ -472,9 +474,10 @@ def turns(prompt: Fitted) -> tuple[Message, ...]:
     A part that nothing follows stays with the user, since a model continues a last message of the assistant.
     """
     text, later = prompt.text, list[Message]()
-    for part in reversed(prompt.own_turns):  # the task's own attempts come last
-        before, match, after = text.rpartition(part)
-        if before.strip() and match and after.strip():
+    for part in reversed(prompt.own_turns):
+        before, _, after = text.rpartition(part)
+        is_sure = prompt.text.count(part) == prompt.own_turns.count(part)  # the task may hold the same program
+        if is_sure and before.strip() and after.strip():
             later += [Message(role="user", content=after.strip("\n")), Message(role="assistant", content=part)]
             text = before.rstrip("\n")
     return (Message(role="user", content=text), *reversed(later))

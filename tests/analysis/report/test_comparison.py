@@ -146,6 +146,8 @@ def test_cases_without_a_partner_are_counted_and_named(run):
     ("own", "is_again"),
     [
         ({"arm": "again", "loop": {"first_draw": 1000}}, True),
+        ({"arm": "again", "loop": {"first_draw": 1}}, False),  # most of its draws are those of the baseline
+        ({"arm": "again", "loop": {"first_draw": 0}}, False),
         ({"arm": "again"}, False),
         ({"arm": "again", "loop": {"first_draw": 1000}, "temperature": 1}, False),
     ],
@@ -157,6 +159,15 @@ def test_the_baseline_with_other_draws_is_the_noise_of_the_comparison(run, own, 
     measured = estimate(comparison.rows[1].differences["equal_attempts"], signed=True)
     expected = f"NOISE: A/A {measured} points: again is the baseline with other draws; an effect inside it may be, too"
     assert lines == [expected] * is_again
+
+
+def test_an_a_a_arm_takes_no_level_from_the_others(run):
+    runs = [run(arm, table, s) for arm, table in (("feedback_only", BASE), ("words", WORDS)) for s in (1, 2)]
+    again = [run("again", BASE, s, config={"arm": "again", "loop": {"first_draw": 1000}}) for s in (1, 2)]
+    alone, beside = (compare(arms(group)).rows for group in (runs, runs + again))
+    p_values = [row.differences["as_run"].p_holm for row in (*alone, *beside) if row.arm == "words"]
+    assert p_values[0] == p_values[1] < 1 or p_values == [1, 1]
+    assert next(row for row in beside if row.arm == "again").differences["as_run"].p_holm is not None
 
 
 def test_different_models_and_currencies_are_allowed_and_loud(run):

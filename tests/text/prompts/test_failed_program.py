@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from msgspec.structs import replace
 
 from reflexion_lab.agent.actors.continuation import Continuation
 from reflexion_lab.agent.actors.single_shot import SingleShot
@@ -27,9 +28,9 @@ def failed(number=1, **fields):
     return make.episode(number, **known | fields)
 
 
-def messages_of(memory, variant="default", actor=SingleShot, context=0, **keys):
+def messages_of(memory, variant="default", actor=SingleShot, context=0, task=TASK, **keys):
     model = make.Replies("", context)
-    actor(model, Sampling(max_tokens=64), Prompts(variant, **keys)).act(TASK, memory)
+    actor(model, Sampling(max_tokens=64), Prompts(variant, **keys)).act(task, memory)
     return model.requests[-1][0]
 
 
@@ -43,6 +44,15 @@ def test_a_failed_program_is_a_message_of_the_assistant_and_no_other_word_change
     assert [message.content for message in messages[1::2]] == [f"```python\n{failed(n).code}\n```" for n in (2, 3)]
     assert "x + x" in messages[0].content and FACTS in messages[2].content and FACTS in messages[4].content
     assert "".join("".join(m.content.split()) for m in messages) == "".join(whole.content.split())
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_task_that_holds_the_same_program_stays_with_the_user(variant):
+    """A program to repair, say: which of the two is the attempt, the text does not tell."""
+    task = replace(TASK, prompt=f"Repair this:\n\n```python\n{failed().code}\n```\n\n{TASK.prompt}")
+    memory = Recollection(own=(failed(),))
+    messages = messages_of(memory, variant, task=task, failed_program="assistant")
+    assert messages == messages_of(memory, variant, task=task)
 
 
 def test_a_program_that_nothing_follows_stays_with_the_user():
@@ -74,6 +84,11 @@ def test_test_results_are_shown_hidden_or_filler_of_their_length_and_layout(vari
     assert abs(estimated(filler) - estimated(shown)) <= 0.08 * estimated(shown)
     assert len(filler.splitlines()) == len(shown.splitlines()) > len(hidden.splitlines())
     assert "return x + 1" in hidden + filler or (variant, actor) == ("default", Continuation)
+    in_session = replace(memory, session="Issues: NameError in 2 of 3 checks")
+    assert all(
+        "Issues" not in messages_of(in_session, variant, actor, test_results=how)[0].content
+        for how in ("hidden", "filler")
+    )
 
 
 def test_filler_keeps_lines_and_list_marks_and_depends_on_the_text_alone():
