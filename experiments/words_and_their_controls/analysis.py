@@ -46,7 +46,8 @@ def answer(folder: Path) -> Row:
     (part,) = (row.share for row in beside_quoted(folder) if row.arm == "reflexion" and row.share)
     text = (
         f"not detected; at temperature 0 no room for harm (failing checks alone add "
-        f"{percent(base.final.value - base.first.value)} points): own words {share(own.final)}, failing checks alone {share(base.final)}, "
+        f"{percent(base.final.value - base.first.value)} points): own words "
+        f"{share(own.final)}, failing checks alone {share(base.final)}, "
         f"{points(difference)} points, {points(part)} % of what the quoted solution adds; {others}; "
         f"with room, at 0.3, {points(at_03)} ([exploratory](reflexion_against_retry/README.md))"
     )

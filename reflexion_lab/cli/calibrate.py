@@ -9,10 +9,8 @@ from reflexion_lab.cli.sheets import say, say_json
 
 
 def add(commands: place.Commands) -> None:
-    text = (
-        "measure a model in 200 to 400 calls before an experiment on words; whether it uses what it reads, how far words"
-    )
-    text += " can move it, its empty and cut replies, tokens a task, and the tasks that an experiment needs"
+    text = "measure a model in 200 to 400 calls before an experiment on words; whether it uses what it reads, how far "
+    text += "words can move it, its empty and cut replies, tokens a task, and the tasks that an experiment needs"
     sub = place.add_command(commands, "calibrate", calibrate, text)
     sub.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="Hydra overrides, as for `run`: model=NAME …")
     sub.add_argument("--tasks", type=place.positive, default=40, metavar="N", help="tasks (default: %(default)s)")
