@@ -4,7 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from experiments.four_states.analysis import CURATORS, PAIRS, bytes_of, evidence, half_width, rows_of
+from experiments.four_states.analysis import (
+    CURATORS,
+    PAIRS,
+    bytes_of,
+    chance_within,
+    evidence,
+    half_width,
+    rows_of,
+    states_shown,
+)
 from experiments.four_states.cases import cases_of, main, memory_of
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.cli.main import main as lab
@@ -61,13 +70,15 @@ def test_the_tasks_of_a_world_are_its_later_ones(capsys):
     assert not any(name.endswith("/0") for name in ids)
 
 
-def test_the_published_transitions_are_within_two_points_of_what_was_planted():
+def test_errors_of_the_published_transitions_are_those_of_the_draws_and_their_bytes_are_equal():
     rows, memories = rows_of(FOLDER), evidence(FOLDER)[1]
     transitions = [row for row in rows if row["kind"] == "transition"]
     assert len(transitions) == 3 * len(CURATORS)
     assert all(abs(row["error"]) <= 0.02 for row in transitions)
     assert all(row["error_low"] <= 0 <= row["error_high"] for row in transitions)
     assert max(map(half_width, transitions)) < 0.02
+    assert all(0.96 < chance_within(row) < 0.99 for row in transitions)
+    assert states_shown(FOLDER) == 10
     assert all(row["measured"] == 0 for row in rows if row["kind"] == "shared")
     for curator in CURATORS:
         for state, earlier in PAIRS:
