@@ -12,7 +12,7 @@ from experiments._tools.evidence import Row, read_rows
 from experiments._tools.recompute import README, main, percent, readme
 from experiments.own_words_api.evidence import COSTS, DESIGNS, WORDS
 from experiments.own_words_api.relations import VAGUE
-from reflexion_lab.analysis.stats.intervals import Rate
+from reflexion_lab.analysis.stats.bootstrap import rate
 from reflexion_lab.runner.folder.registration import FILE, read
 from reflexion_lab.tasks.benchmarks.humaneval import humaneval
 
@@ -53,7 +53,7 @@ def estimates(costs: Sequence[Mapping[str, str]], n_tasks: int) -> list[dict[str
 
 
 def words(folder: Path) -> list[dict[str, Any]]:
-    """By source, shares of the programs by level of their words."""
+    """By source, shares of the programs by level of their words, with intervals over tasks."""
     sources: dict[str, list[dict[str, str]]] = {}
     for row in read_rows(folder / WORDS):
         sources.setdefault(row["source"], []).append(row)
@@ -61,8 +61,9 @@ def words(folder: Path) -> list[dict[str, Any]]:
         {
             "source": source,
             "n": len(each),
-            **{name: Rate.over([level(row["kind"]) == name for row in each]) for name in LEVELS},
-            "goal": Rate.over([row["goal"] == "1" for row in each]),
+            "tasks": len({row["task"] for row in each}),
+            **{name: rate((row["task"], level(row["kind"]) == name) for row in each) for name in LEVELS},
+            "goal": rate((row["task"], row["goal"] == "1") for row in each),
         }
         for source, each in sources.items()
     ]
@@ -110,7 +111,11 @@ def answer(folder: Path) -> Row:
     """The answer in `experiments/README.md`."""
     study, cost = read(folder / FILE), totals(read_rows(folder / COSTS))["cost"]
     plan = next(row for row in numbers(folder / DESIGNS) if row["discordance"] == study.discordance)
-    size = f"{study.n_tasks} tasks × {len(study.seeds)} seeds detect {percent(plan['detectable'])} points"
+    size = (
+        f"{study.n_tasks} tasks × {len(study.seeds)} seeds detect {percent(plan['detectable'])} points, and show one "
+        f"difference of 0 to lie within ±5 points in {percent(plan['within_margin'], 0)} % of studies, all five in "
+        f"{percent(plan['all_within'], 0)} %"
+    )
     return Row(f"planned: needs a key and about {cost:.1f} USD; {size}; rehearsed against a stand-in alone", "none")
 
 

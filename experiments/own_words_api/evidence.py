@@ -13,24 +13,30 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from experiments._tools import output
 from experiments._tools.evidence import write_gzip
 from experiments.own_words_api.behaviour import Words, words_on
+
+if TYPE_CHECKING:
+    from numpy import float64
+    from numpy.typing import NDArray
 
 FOLDER = Path(__file__).parent
 DESIGNS, WORDS, COSTS = "designs.csv.gz", "words.csv.gz", "costs.csv.gz"
 DISCORDANCES = (0.03, 0.05, 0.07, 0.08, 0.1, 0.15, 0.2)
 TASKS, SEEDS, AGREEMENT, COMPARISONS, MARGIN = 164, 3, 0.4, 5, 0.05
 STUDIES = 1000
+TOGETHER = 4000
+"""Simulated studies of all comparisons together."""
 BASICS = 138
 MUTANTS = 4
 """At most so many mutants of a program."""
 
 
 def designs() -> Iterator[dict[str, Any]]:
-    """By discordance, the detectable difference, and how often one of 0 is shown to be within the margin."""
+    """By discordance, the detectable difference, and how often differences of 0 are within the margin."""
     import numpy as np
 
     from reflexion_lab.analysis.stats.intervals import EQUIVALENCE, adjusted, agreements, t_quantile
@@ -45,7 +51,32 @@ def designs() -> Iterator[dict[str, Any]]:
             reach = t_quantile(TASKS - 1, EQUIVALENCE) * errors
             within += int((np.abs(centres) + reach < MARGIN).sum())
         largest = detectable(design, studies=STUDIES, largest=0.2)
-        yield {**plan, "detectable": round(largest or 1, 4), "within_margin": within / STUDIES, "studies": STUDIES}
+        yield {
+            **plan, "detectable": round(largest or 1, 4), "within_margin": within / STUDIES, "studies": STUDIES,
+            "all_within": all_within(discordance), "studies_of_all": TOGETHER,
+        }  # fmt: skip
+
+
+def all_within(discordance: float, comparisons: int = COMPARISONS, studies: int = TOGETHER) -> float:
+    """How often all comparisons with one baseline show differences of 0 to be within the margin.
+
+    Each arm departs from what is usual in a case with the same chance, on its own, so that two arms differ in a share
+    `discordance` of the cases; in `AGREEMENT` of the tasks its seeds depart together.
+    """
+    import numpy as np
+
+    from reflexion_lab.analysis.stats.power import _are_equivalent
+
+    departs = (1 - np.sqrt(1 - 2 * discordance)) / 2
+    rng = np.random.default_rng(0)
+
+    def outcomes() -> NDArray[float64]:
+        alike, common, own = (rng.random((studies, TASKS, width)) for width in (1, 1, SEEDS))
+        return np.asarray(np.where(alike < AGREEMENT, common, own) < departs, float)
+
+    baseline = outcomes()
+    inside = [_are_equivalent(outcomes() - baseline, MARGIN) for _ in range(comparisons)]
+    return float(np.all(inside, axis=0).mean())
 
 
 def words() -> Iterator[dict[str, Any]]:
