@@ -9,6 +9,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import replace
 
 from experiments._tools.evidence import CASES, Row, read_rows
 from experiments._tools.output import plain_axes, save
@@ -17,10 +18,13 @@ from experiments.dead_units.student import chance_of_draw
 from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.comparison import compare
 from reflexion_lab.analysis.comparison.cases import load_cases
+from reflexion_lab.analysis.comparison.lines import Difference
 from reflexion_lab.analysis.report.cells import p_value
+from reflexion_lab.analysis.stats import power as powers
 from reflexion_lab.analysis.stats.intervals import Estimate
 from reflexion_lab.analysis.stats.permutation import holm
-from reflexion_lab.runner.folder.registration import FILE, read
+from reflexion_lab.analysis.stats.power import Design
+from reflexion_lab.runner.folder.registration import FILE, Registration, read
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -37,6 +41,10 @@ NAMES = {
     "words": "own words",
     BLIND: "blind draw",
 }
+ASSUMED = 0.08
+"""Share of cases that only one arm solves, for which the size in study.yaml was first chosen."""
+WIDER = 0.1
+"""A margin beside that of study.yaml."""
 RETRY = 2
 """The attempt of a retry; attempt 1 is the failed program."""
 PILOT = "pilot.csv"
@@ -100,9 +108,15 @@ def _family(folder: Path, pairs: Sequence[tuple[str, str, str]]) -> Iterator[dic
         tokens = {"tokens_value": equal.value, "tokens_low": equal.low, "tokens_high": equal.high}
         yield {
             "role": role, "arm": arm.partition("_")[0], "baseline": base.partition("_")[0], "n": one.n,
-            "tasks": one.tasks, "clusters": one.clusters, **rounded(numbers), "won": one.won, "lost": one.lost,
+            "tasks": one.tasks, "clusters": one.clusters, **rounded(numbers), **rounded(of_size(one)),
+            "won": one.won, "lost": one.lost,
             "p": float(f"{one.p_tasks:.3g}"), "p_holm": float(f"{p:.3g}"), **rounded(tokens),
         }  # fmt: skip
+
+
+def of_size(difference: Difference) -> dict[str, float]:
+    """The 90 % interval, and the least margin that would show equivalence."""
+    return {"low_90": difference.low_90, "high_90": difference.high_90, "largest": difference.largest}
 
 
 def rounded(numbers: Mapping[str, float]) -> dict[str, float]:
@@ -118,26 +132,64 @@ def detected(row: Mapping[str, Any]) -> bool:
     return bool(row["p_holm"] < 0.05 and not row["low"] <= 0 <= row["high"])
 
 
+def is_within(row: Mapping[str, Any], margin: float) -> bool:
+    """Whether the 90 % interval, and the lab's score limit, lie inside the margin."""
+    return bool(row["largest"] < margin)
+
+
 def at(rows: Sequence[Mapping[str, Any]], role: str, arm: str, baseline: str) -> Mapping[str, Any]:
     return next(row for row in rows if (row["role"], row["arm"], row["baseline"]) == (role, arm, baseline))
 
 
-def reading(rows: Sequence[Mapping[str, Any]], role: str) -> str:
+def reading(rows: Sequence[Mapping[str, Any]], role: str, margin: float) -> str:
     """What the contrasts of a role say about the claim that failing checks only repay the harm of the program."""
     harm, repaid, more = (at(rows, role, *pair) for pair in CONTRASTS[:3])
     if not (detected(harm) and harm["value"] < 0):
-        return "no harm of the program detected: nothing to repay"
+        return "undecided: no harm of the program is detected"
     if not (detected(repaid) and repaid["value"] > 0):
-        return "no repair of that harm detected"
-    if not detected(more):
-        return "failing checks repay the harm, and no gain over the draw is detected"
-    return (
-        "failing checks do more than repay the harm" if more["value"] > 0 else "failing checks repay a part of the harm"
+        return "undecided: harm is detected, and no repair of it"
+    if detected(more):
+        is_gain = more["value"] > 0
+        return "failing checks do more than repay the harm" if is_gain else "failing checks repay a part of the harm"
+    if is_within(more, margin):
+        return f"failing checks repay the harm, to within ±{100 * margin:g} points of the draw"
+    return "undecided: failing checks repay at least a part of the harm, and may do more than repay it"
+
+
+def designs(folder: Path, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """What the size in study.yaml detects, and shows to be within the margin, by the discordance of each contrast."""
+    study = read(folder / FILE)
+    own = [at(rows, role, arm, base) for role in ROLES for arm, base in CONTRASTS if base == BLIND]
+    cases = [("assumed at first", ASSUMED)]
+    cases += [(f"{NAMES[row['arm']]} − {NAMES[BLIND]}, {row['role']}", share_discordant(row)) for row in own]
+    return [{"of": name, "discordance": share, **_powers(study, share)} for name, share in cases]
+
+
+def share_discordant(row: Mapping[str, Any]) -> float:
+    return float(round((row["won"] + row["lost"]) / row["n"], 2))
+
+
+def _powers(study: Registration, discordance: float) -> dict[str, float]:
+    design = Design(
+        tasks=study.n_tasks,
+        seeds=len(study.seeds),
+        discordance=discordance,
+        agreement=study.agreement,
+        clusters=study.clusters,
+        cluster_agreement=study.cluster_agreement,
+        comparisons=len(study.arms) - 1,
     )
+    effect, margin = study.minimum_detectable_effect, study.equivalence_margin
+    return {
+        "detected": powers.detected(replace(design, difference=effect)).share,
+        "within": powers.equivalent(design, margin).share,
+        "doubled": powers.equivalent(replace(design, seeds=2 * design.seeds), margin).share,
+        "wider": powers.equivalent(design, WIDER).share,
+    }
 
 
-def cell(row: Mapping[str, Any], prefix: str = "") -> str:
-    return points(Estimate.of(row[f"{prefix}value"], row[f"{prefix}low"], row[f"{prefix}high"]))
+def cell(row: Mapping[str, Any], prefix: str = "", suffix: str = "") -> str:
+    return points(Estimate.of(row[f"{prefix}value"], row[f"{prefix}low{suffix}"], row[f"{prefix}high{suffix}"]))
 
 
 def signed(value: float) -> str:
@@ -161,7 +213,10 @@ def pilot(folder: Path) -> dict[str, Any]:
     }
     cases, shown = study.n_tasks * len(study.seeds), len(study.arms) - 1
     means = {name: fmean(each) for name, each in tokens.items()}
-    shown_by = {arm: fmean(row["prompt_tokens"] for row in replies if row["arm"] == f"{arm}_user") for arm in SHAPES}
+    shown_by = {
+        shape: fmean(row["prompt_tokens"] for row in replies if row["arm"].partition("_")[0] == shape)
+        for shape in SHAPES
+    }
     total = cases * (3 * means["a draw"] + shown * means["a retry"] + means["a reflection"])
     return {
         "tokens": [{"of": name, "n": len(tokens[name]), "mean": mean} for name, mean in means.items()],
@@ -174,12 +229,14 @@ def pilot(folder: Path) -> dict[str, Any]:
 
 
 def compute(folder: Path) -> Mapping[str, str]:
-    shares, rows = rates(folder), contrasts(folder)
+    shares, rows, margin = rates(folder), contrasts(folder), read(folder / FILE).equivalence_margin
     values = {
         "rates": shares, "rows": rows, "NAMES": NAMES, "cell": cell, "signed": signed, "p_value": p_value, "at": at,
         "held_rates": sum(map(holds, shares)), "held": sum(map(holds, rows)), "detected": detected,
-        "readings": {role: reading(rows, role) for role in ROLES}, "student": student(folder),
-        "pilot": pilot(folder),
+        "readings": {role: reading(rows, role, margin) for role in ROLES}, "student": student(folder),
+        "pilot": pilot(folder), "margin": margin, "wider": WIDER, "study": read(folder / FILE),
+        "designs": designs(folder, rows),
+        "blind": next(row for row in shares if row["arm"] == BLIND),
     }  # fmt: skip
     return {TABLE: csv_text(rows), README: readme(folder, **values)}
 
@@ -189,8 +246,9 @@ def answer(folder: Path) -> Row:
     rows = contrasts(folder)
     harm, repaid, more = (cell(at(rows, "user", *pair)) for pair in CONTRASTS[:3])
     text = (
-        f"ready, not registered. For a simulated student: bare program {harm} points against a blind draw, failing "
-        f"checks {repaid} against the bare program and {more} against the draw; {sum(map(holds, rows))} of {len(rows)} "
+        "file and keys stand; not registered, its size must come from the first stage. For a simulated student: bare "
+        f"program {harm} points against a blind draw, failing checks {repaid} against the bare program and {more} "
+        f"against the draw; {sum(map(holds, rows))} of {len(rows)} "
         "intervals hold what was planted"
     )
     return Row(text, f"{rows[0]['tasks']} dead tasks × {rows[0]['n'] // rows[0]['tasks']} seeds, 9 arms")
@@ -211,15 +269,23 @@ def _draw(rows: Sequence[Mapping[str, Any]], figure: Figure) -> None:
         ax.axvline(0, color=FAINT, linewidth=1)
         for place, row in enumerate(own):
             ax.plot([100 * row["low"], 100 * row["high"]], [place] * 2, color=colour, linewidth=2.4, alpha=0.45)
-        ax.plot([100 * row["value"] for row in own], range(len(own)), "o", color=colour, label="estimate, 95 %")
+        ax.plot(
+            [100 * row["value"] for row in own],
+            range(len(own)),
+            "o",
+            color=colour,
+            label="estimate, 95 % (dot and line)",
+        )
         ax.plot([100 * row["planted"] for row in own], range(len(own)), "|", color=INK, markersize=13, label="planted")
         ax.set_title(f"program in a message of the {role}", fontsize=9, color=INK, loc="left")
         ax.set_yticks(range(len(own)), [f"{NAMES[row['arm']]} − {NAMES[row['baseline']]}" for row in own])
         ax.set_ylim(len(own) - 0.5, -0.5)
         ax.set_xlabel("percentage points, one retry each", color=INK)
         plain_axes(ax, grid="x")
-    panels[1].legend(frameon=False, fontsize=8, loc="lower right", labelcolor=INK)
-    figure.tight_layout()
+    figure.tight_layout(rect=(0, 0, 1, 0.93))
+    handles, labels = panels[0].get_legend_handles_labels()
+    look: dict[str, Any] = {"loc": "upper right", "ncols": 2, "frameon": False, "fontsize": 8, "labelcolor": INK}
+    figure.legend(handles, labels, **look)
 
 
 if __name__ == "__main__":

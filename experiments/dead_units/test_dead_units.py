@@ -133,25 +133,41 @@ def test_the_published_intervals_hold_what_was_planted():
     rows, shares = analysis.contrasts(FOLDER), analysis.rates(FOLDER)
     assert len(rows) == 14 and len(shares) == len(STUDY.arms) == 9
     assert sum(map(analysis.holds, rows)) >= 12 and sum(map(analysis.holds, shares)) >= 8
-    assert analysis.reading(rows, "user") == "failing checks repay the harm, and no gain over the draw is detected"
-    assert analysis.reading(rows, "assistant") == "failing checks do more than repay the harm"
+    margin = STUDY.equivalence_margin
+    assert analysis.reading(rows, "user", margin) == "failing checks repay the harm, to within ±6 points of the draw"
+    assert analysis.reading(rows, "user", margin / 2).startswith("undecided")
+    assert analysis.reading(rows, "assistant", margin) == "failing checks do more than repay the harm"
 
 
 @pytest.mark.parametrize(
-    ("harm", "repaid", "more", "words"),
+    ("harm", "repaid", "more", "largest", "words"),
     [
-        (0.0, 0.0, 0.0, "no harm of the program detected: nothing to repay"),
-        (-0.1, 0.0, 0.0, "no repair of that harm detected"),
-        (-0.1, 0.1, 0.0, "failing checks repay the harm, and no gain over the draw is detected"),
-        (-0.2, 0.1, -0.1, "failing checks repay a part of the harm"),
-        (-0.1, 0.2, 0.1, "failing checks do more than repay the harm"),
+        (0.0, 0.0, 0.0, 0.04, "undecided: no harm of the program is detected"),
+        (-0.1, 0.0, 0.0, 0.04, "undecided: harm is detected, and no repair of it"),
+        (-0.1, 0.1, 0.0, 0.04, "failing checks repay the harm, to within ±6 points of the draw"),
+        (
+            -0.1,
+            0.1,
+            0.0,
+            0.06,
+            "undecided: failing checks repay at least a part of the harm, and may do more than repay it",
+        ),
+        (-0.2, 0.1, -0.1, 0.14, "failing checks repay a part of the harm"),
+        (-0.1, 0.2, 0.1, 0.14, "failing checks do more than repay the harm"),
     ],
 )
-def test_the_claim_is_read_from_three_contrasts(harm, repaid, more, words):
+def test_the_claim_is_read_from_three_contrasts_and_equality_needs_the_margin(harm, repaid, more, largest, words):
     values = {("bare", "blind"): harm, ("facts", "bare"): repaid, ("facts", "blind"): more}
     rows = [
         {"role": "user", "arm": arm, "baseline": base, "value": value, "low": value - 0.05, "high": value + 0.05,
-         "p_holm": 0.01 if value else 1.0}
+         "p_holm": 0.01 if value else 1.0, "largest": largest}
         for (arm, base), value in values.items()
     ]  # fmt: skip
-    assert analysis.reading(rows, "user") == words
+    assert analysis.reading(rows, "user", 0.06) == words
+
+
+def test_the_size_in_the_study_is_too_small_for_the_discordance_of_the_student():
+    first, *own = analysis.designs(FOLDER, analysis.contrasts(FOLDER))
+    assert first["detected"] > 0.8 and first["within"] > 0.8
+    assert [row["discordance"] for row in own] == [0.16, 0.24, 0.19, 0.27]
+    assert all(row["detected"] < 0.4 and row["within"] < 0.6 for row in own)
