@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import functools
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import combinations
 from pathlib import Path
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from experiments._tools.evidence import CASES, Row, read_rows
 from experiments._tools.output import legend, plain_axes, save, value_of
-from experiments._tools.recompute import README, TABLE, csv_text, main, points, readme
+from experiments._tools.recompute import README, TABLE, csv_text, main, percent, points, readme
 from experiments.recorded_reflections.cases import is_primary
-from experiments.recorded_reflections.stratified import Outcome, stratified
+from experiments.recorded_reflections.stratified import Outcome, of_two_flags, stratified
 from experiments.words_and_their_controls.rating import cohen
 from reflexion_lab.analysis.figures.style import COLOURS, INK
 from reflexion_lab.analysis.learning.effect import effect
@@ -47,7 +49,12 @@ CHANCE = {
     "is_advice": "chance_advice",
     "names_cause_canonical": "chance_cause_canonical",
 }
+POOLS = {"": "chance", "_wrong": "chance, words on wrong programs", "_alike": "chance, words on wrong programs alike"}
+"""Kinds of chance by the ending of their columns: words on all other programs of the model; on wrong ones; on wrong
+ones, for a whole program whole ones and for a cut one cut ones."""
 POOLED = "all four models"
+SEEN = ("gpt-3.5", "gpt-4")
+"""Models whose repairs the review that suggested the primary comparison had counted."""
 DRAWN = (
     (POOLED, "names_check"),
     *((group, "names_check") for group in (*MODELS.values(), *OTHERS.values())),
@@ -67,6 +74,7 @@ class Case(NamedTuple):
 
     item: str
     group: str
+    run: str
     task: str
     attempt: int
     is_primary: bool
@@ -75,7 +83,8 @@ class Case(NamedTuple):
     right_strict: bool | None
     next_right_strict: bool | None
     flags: Mapping[str, bool | None]
-    chance: Mapping[str, float | None]
+    chance: Mapping[tuple[str, str], float | None]
+    """By flag and the ending of `POOLS`."""
     failing: int
     failing_true: int | None
     """Failing checks that the canonical program passes."""
@@ -83,6 +92,16 @@ class Case(NamedTuple):
     is_whole: bool
     solved_singly: float | None
     """Share of recorded single attempts that solve the task."""
+    program: str
+    """Digest of the program; equal for equal programs."""
+    reflection: str
+    """Digest of the words."""
+    right_own: bool | None
+    """Verdict of the row's own tests."""
+    ending: str
+    """Of the program: `cases.ending`."""
+    features: int
+    """Tokens in which the program differs from the nearest correct one."""
 
 
 def read_cases(folder: Path) -> list[Case]:
@@ -98,6 +117,7 @@ def _case(row: Mapping[str, str]) -> Case:
     return Case(
         item=row["item"],
         group=group,
+        run=row["run"],
         task=row["task"],
         attempt=int(row["attempt"]),
         is_primary=is_primary(row["file"], right) and row["names_check"] != "",
@@ -106,7 +126,11 @@ def _case(row: Mapping[str, str]) -> Case:
         right_strict=flag("right_strict"),
         next_right_strict=flag("next_right_strict"),
         flags={name: flag(name) for name in FEATURES},
-        chance={name: float(row[column]) if row[column] else None for name, column in CHANCE.items()},
+        chance={
+            (name, pool): float(row[column + pool]) if row[column + pool] else None
+            for name, column in CHANCE.items()
+            for pool in POOLS
+        },
         failing=int(row["failing"]),
         failing_true=int(row["failing_true"]) if row["failing_true"] else None,
         words=int(row["words"]),
@@ -114,6 +138,11 @@ def _case(row: Mapping[str, str]) -> Case:
         solved_singly=int(row["solved_singly"]) / int(row["single_attempts"])
         if row["single_attempts"] != "0"
         else None,
+        program=row["program"],
+        reflection=row["reflection"],
+        right_own=flag("right_own"),
+        ending=row["ending"],
+        features=int(row["features"]),
     )
 
 
@@ -121,7 +150,7 @@ class Contrast(NamedTuple):
     """Share of cases with an outcome, with a flag and without it."""
 
     kind: str
-    """`primary`, `secondary` or `sensitivity`."""
+    """`primary`, `secondary`, `sensitivity`, or `added` after a reading of the page."""
     label: str
     flag: str
     outcome: str
@@ -209,7 +238,11 @@ def contrasts(folder: Path) -> list[Contrast]:
             names=("names_check", "broken"),
         )
     )
-    return rows + _by_reader(folder, primary)
+    rows += _by_reader(folder, primary)
+    for label, is_seen in (("models that the review had seen", True), ("the other models", False)):
+        some = [case for case in primary if (case.group in SEEN) is is_seen]
+        rows.append(contrast("added", label, some, strata=by_model))
+    return rows
 
 
 def _sensitivity(cases: Sequence[Case], primary: Sequence[Case]) -> list[Contrast]:
@@ -252,13 +285,99 @@ def read_labels(folder: Path) -> Labels:
     return {row["item"]: {name: row[name] == "yes" for name in features} for row in rows}
 
 
-def _by_reader(folder: Path, primary: Sequence[Case]) -> list[Contrast]:
+def answers_of(labels: Labels, name: str) -> Callable[[Case], bool | None]:
+    return lambda case: labels[case.item][name] if case.item in labels else None
+
+
+class Direct(NamedTuple):
+    """A difference of two differences."""
+
+    value: Estimate
+    p: float
+    tasks: int
+
+
+def cause_beyond_check(folder: Path, some: Iterable[Case]) -> Direct | None:
+    """The difference in repair by the reader's label of the cause - that by the label of the check, within models."""
     labels = read_labels(folder)
+    known = [(case, labels[case.item]) for case in some if case.item in labels and case.next_right is not None]
+    check, cause = (
+        [Outcome(case.task, by_model(case), answers[name], bool(case.next_right)) for case, answers in known]
+        for name in ("names_check", "names_cause")
+    )
+    pooled = of_two_flags(check, cause)
+    return pooled and Direct(*pooled, tasks=len({case.task for case, _ in known}))
 
-    def answers(name: str) -> Callable[[Case], bool | None]:
-        return lambda case: labels[case.item][name] if case.item in labels else None
 
-    names = [name for name in FEATURES if name in next(iter(labels.values()))]
+class Pair(NamedTuple):
+    """Reflections of two runs of one model on the same program."""
+
+    first: Case
+    second: Case
+
+    @property
+    def task(self) -> str:
+        return self.first.task
+
+    def is_equal(self, value: Callable[[Case], object]) -> bool:
+        return value(self.first) == value(self.second)
+
+
+def pairs(cases: Iterable[Case]) -> list[Pair]:
+    """All pairs of cases with one model, task and program, and different runs."""
+    same: dict[tuple[str, str, str], list[Case]] = defaultdict(list)
+    for case in cases:
+        same[case.group, case.task, case.program].append(case)
+    return [
+        Pair(first, second)
+        for some in same.values()
+        for first, second in combinations(some, 2)
+        if first.run != second.run
+    ]
+
+
+class Pairs(NamedTuple):
+    """What the pairs have in common."""
+
+    wrong_in_both: int
+    """Tasks of a model that two runs fail at the first attempt, with reflections of the primary comparison."""
+    every: Sequence[Pair]
+    other_words: Sequence[Pair]
+    other_flag: Sequence[Pair]
+    """Pairs of which one names the check by rule and the other does not."""
+    labelled: Sequence[Pair]
+    other_cause: Sequence[Pair]
+    """Pairs of which one names the cause for the blind reader and the other does not."""
+
+    @staticmethod
+    def same_outcome(some: Iterable[Pair]) -> Rate:
+        return rate((pair.task, pair.is_equal(lambda case: case.next_right)) for pair in some)
+
+    @staticmethod
+    def repaired(some: Iterable[Pair]) -> int:
+        """Pairs with both repaired."""
+        return sum(bool(pair.first.next_right and pair.second.next_right) for pair in some)
+
+
+def same_program(folder: Path, cases: Iterable[Case]) -> Pairs:
+    labels = read_labels(folder)
+    some = list(cases)
+    every, cause = pairs(some), answers_of(labels, "names_cause")
+    firsts = Counter((case.group, case.task) for case in some if case.attempt == 1)
+    labelled = [pair for pair in every if pair.first.item in labels and pair.second.item in labels]
+    return Pairs(
+        wrong_in_both=sum(runs == 2 for runs in firsts.values()),
+        every=every,
+        other_words=[pair for pair in every if not pair.is_equal(lambda case: case.reflection)],
+        other_flag=[pair for pair in every if not pair.is_equal(lambda case: case.flags["names_check"])],
+        labelled=labelled,
+        other_cause=[pair for pair in labelled if not pair.is_equal(cause)],
+    )
+
+
+def _by_reader(folder: Path, primary: Sequence[Case]) -> list[Contrast]:
+    answers = functools.partial(answers_of, read_labels(folder))
+    names = [name for name in FEATURES if name in next(iter(read_labels(folder).values()))]
     whole = [case for case in primary if case.is_whole]
     rows = [
         contrast("secondary", f"{label}, blind reader", some, answers(name), strata=by_model, names=(name, "repaired"))
@@ -276,6 +395,8 @@ def _by_reader(folder: Path, primary: Sequence[Case]) -> list[Contrast]:
 class Beside(NamedTuple):
     """How often reflections have a flag, and how often those on other tasks would."""
 
+    pool: str
+    """A key of `POOLS`."""
     group: str
     flag: str
     own: Rate
@@ -288,21 +409,22 @@ def beside_chance(folder: Path) -> list[Beside]:
     cases = read_cases(folder)
     groups = {POOLED: wrong(cases), **{name: wrong(cases, name) for name in (*MODELS.values(), *OTHERS.values())}}
     groups["whole programs"] = [case for case in groups[POOLED] if case.is_whole]
-    rows = [_beside(name, flag, some) for name, some in groups.items() for flag in FEATURES]
+    rows = [_beside(pool, name, flag, some) for pool in POOLS for name, some in groups.items() for flag in FEATURES]
     return [row for row in rows if row]
 
 
-def _beside(group: str, flag: str, cases: Sequence[Case]) -> Beside | None:
+def _beside(pool: str, group: str, flag: str, cases: Sequence[Case]) -> Beside | None:
     known = [
         (case.task, float(own), chance)
         for case in cases
-        if (own := case.flags[flag]) is not None and (chance := case.chance[flag]) is not None
+        if (own := case.flags[flag]) is not None and (chance := case.chance[flag, pool]) is not None
     ]
     if not known:
         return None
     chances = by_cluster([(task, chance) for task, _, chance in known], ALONE)
     flags = by_cluster([(task, own) for task, own, _ in known], ALONE)
     return Beside(
+        pool,
         group,
         flag,
         rate((task, bool(own)) for task, own, _ in known),
@@ -368,12 +490,22 @@ def table(folder: Path) -> list[dict[str, Any]]:
     ]  # fmt: skip
     rows += [
         {
-            "kind": "chance", "cases": row.group, "flag": row.flag, "outcome": "has the flag",
+            "kind": POOLS[row.pool], "cases": row.group, "flag": row.flag, "outcome": "has the flag",
             "with_k": row.own.k, "with_n": row.own.n, "without_k": "", "without_n": "", "tasks": "",
             **_ends(row.excess), "p": "", "chance": round(row.chance, 4),
         }
         for row in beside_chance(folder)
     ]  # fmt: skip
+    primary = wrong(read_cases(folder))
+    for label, some in ((POOLED, primary), ("whole programs", [case for case in primary if case.is_whole])):
+        direct = cause_beyond_check(folder, some)
+        assert direct, "both labels are of both kinds in some model"
+        rows.append(
+            dict.fromkeys(rows[0], "")
+            | {"kind": "added", "cases": f"{label}, blind reader", "flag": "names_cause - names_check"}
+            | {"outcome": "repaired", "tasks": direct.tasks, "p": round(direct.p, 5)}
+            | _ends(direct.value)
+        )
     return rows
 
 
@@ -386,19 +518,21 @@ def compute(folder: Path) -> Mapping[str, str]:
     cases, rows = read_cases(folder), contrasts(folder)
     primary = wrong(cases)
     by_key = {(row.label, row.flag, row.outcome): row for row in rows}
-    chances = {(row.group, row.flag): row for row in beside_chance(folder)}
+    chances = {(row.pool, row.group, row.flag): row for row in beside_chance(folder)}
     whole = [case for case in primary if case.is_whole]
     assert all(case.group == "gpt-3.5" for case in primary if not case.is_whole), "the page says so"
+    own_passes = [case for case in wrong(cases, "gpt-3.5") if case.right_own]
+    assert len(own_passes) == 1 and not own_passes[0].flags["names_check"], "the page says so"
     values = {
         "primary": rows[0],
         "rows": rows,
         "row": lambda label, flag="names_check", outcome="repaired": by_key[label, flag, outcome],
         "secondary": [row for row in rows if row.kind == "secondary"],
         "sensitivity": [row for row in rows if row.kind == "sensitivity"],
-        "beside": lambda group, flag: chances[group, flag],
+        "beside": lambda group, flag, pool="": chances[pool, group, flag],
         "groups": [*MODELS.values(), *OTHERS.values()],
         "models": list(MODELS.values()),
-        "has": lambda group, flag: (group, flag) in chances,
+        "has": lambda group, flag: ("", group, flag) in chances,
         "FEATURES": FEATURES,
         "POOLED": POOLED,
         "balance": balance(primary),
@@ -411,14 +545,22 @@ def compute(folder: Path) -> Mapping[str, str]:
         "whole": whole,
         "one_failing": sum(case.failing == 1 for case in primary),
         "n_secondary": sum(row.kind == "secondary" for row in rows),
+        "n_all": sum(row.kind in ("secondary", "sensitivity") for row in rows),
+        "pairs": same_program(folder, primary),
+        "programs": len({(case.task, case.program) for case in primary}),
+        "seen": [case for case in primary if case.group in SEEN],
+        "own_passes": own_passes[0],
+        "alike_features": [case for case in primary if not case.features],
+        "cause_beyond_check": lambda some: cause_beyond_check(folder, some),
         "cut": [case for case in primary if not case.is_whole],
         "cut_of": lambda side: [case for case in primary if case.flags["names_check"] is side and not case.is_whole],
         "repaired_of": lambda some: rate((case.task, case.next_right) for case in some),
         "of": lambda group: [case for case in cases if case.group == group],
         "wrong_of": lambda group: wrong(cases, group),
-        "coverage": read_rows(folder / COVERAGE),
+        "coverage": lambda subset: [row for row in read_rows(folder / COVERAGE) if row["cases"] == subset],
+        "ends": lambda values, scale=1: [f"{scale * end:.1f}" for end in (min(values), max(values))],
         "p_value": p_value,
-        "as_kappa": lambda kappa: estimate(kappa, digits=2, scale=1),
+        "as_kappa": lambda kappa: estimate(kappa, digits=2, scale=1).replace("-", "−"),
         "zip": zip,
     }
     return {TABLE: csv_text(table(folder)), README: readme(folder, **values)}
@@ -431,10 +573,15 @@ def answer(folder: Path) -> Row:
     whole, cause = rows["whole programs", "names_check"], rows["whole programs, blind reader", "names_cause"]
     verdict = "detected" if primary.p is not None and primary.p < 0.05 else "not detected"
     effects = [points(row.difference) for row in (primary, whole, cause) if row.difference]
+    cases = wrong(read_cases(folder))
+    both, seen = same_program(folder, cases), fmean(case.group in SEEN for case in cases)
+    same = both.same_outcome(both.other_flag)
     text = (
         f"words that name the failing check, by rule: {primary.counts} repaired, {effects[0]} points within models "
-        f"({verdict}), {effects[1]} without cut programs; words of which a blind reader says "
-        f"that they name the cause: {effects[2]} on these (secondary)"
+        f"({verdict}; named after {percent(seen, 0)} % of its cases had been seen), {effects[1]} without cut programs; "
+        f"where two runs differ in it on the same program, the outcome is the same in {same.k} of {same.n} pairs; "
+        f"words that name the cause for a blind reader, a language model that also wrote the analysis, not planned: "
+        f"{cause.counts} on whole programs, {effects[2]}"
     )
     return Row(text, str(primary.yes.n + primary.no.n))
 
@@ -458,7 +605,11 @@ def _draw(figure: Figure, folder: Path) -> None:
     left.set_yticks(range(len(rows)), [_label(row) for row in rows], fontsize=8)
     left.set_ylim(len(rows) - 0.5, -0.5)
     left.set_xlabel("repaired, with the flag − without, points", color=INK)
-    chances = [row for row in beside_chance(folder) if row.group in (POOLED, "whole programs", *OTHERS.values())]
+    chances = [
+        row
+        for row in beside_chance(folder)
+        if not row.pool and row.group in (POOLED, "whole programs", *OTHERS.values())
+    ]
     chances = [row for row in chances if row.flag != "names_cause_canonical"]
     for place, beside in enumerate(chances):
         own = beside.own

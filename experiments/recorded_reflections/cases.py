@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import hashlib
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -41,6 +42,9 @@ COLUMNS = (
     "names_check", "names_cause", "names_cause_canonical", "is_advice",
     "chance_check", "chance_cause", "chance_cause_canonical", "chance_advice", "others",
     "failing", "failing_true", "words", "features", "features_canonical", "whole", "solved_singly", "single_attempts",
+    "program", "reflection", "right_own", "ending",
+    "chance_check_wrong", "chance_cause_wrong", "chance_cause_canonical_wrong", "chance_advice_wrong", "others_wrong",
+    "chance_check_alike", "chance_cause_alike", "chance_cause_canonical_alike", "chance_advice_alike", "others_alike",
 )  # fmt: skip
 """Columns of the evidence. A verdict or flag is 1, 0 or empty: not defined; `analysis.py` describes them."""
 SEARCH = "reflexion-ucs"
@@ -71,6 +75,8 @@ class Judged(NamedTuple):
     nearest: frozenset[str]
     """Features in which the program differs from the nearest correct one; empty if there is none, or no difference."""
     canonical: frozenset[str]
+    ending: str
+    """Of the program: `ending`."""
 
     @property
     def is_wrong(self) -> bool:
@@ -214,7 +220,8 @@ def judge(recordings: Sequence[Recording], workers: int | None) -> tuple[list[Ju
         program, task_id = each.trial.step.code, each.trial.loop.task_id
         near = nearest(program, correct.get(task_id, ()))
         features = difference(program, near), difference(program, _canonical(each.trial))
-        judged.append(Judged(each, attempt_of(each, evaluation), *features))
+        end = ending(program, each.trial.loop.task.entry_point)
+        judged.append(Judged(each, attempt_of(each, evaluation), *features, end))
         true_checks[each.run_id + task_id] |= {check.name for check in canonical.checks if check.outcome == "pass"}
     return judged, true_checks
 
@@ -244,10 +251,14 @@ def rows(
         groups[each.followed.group].append(each)
     for each in judged:
         trial, step = each.followed.trial, each.followed.next_step
-        words = each.attempt.reflection
-        assert words
+        words = _words(each)
         others = [other for other in groups[each.followed.group] if other.attempt.task_id != each.attempt.task_id]
-        chance = _chance(each, others) if each.is_wrong else [None] * len(Flags._fields)
+        on_wrong = [other for other in others if other.is_wrong]
+        alike = [other for other in on_wrong if (other.ending == "whole") == (each.ending == "whole")]
+        flags = {id(other): flags_of(each, _words(other)) for other in others} if each.is_wrong else {}
+        chance, chance_wrong, chance_alike = (
+            _chance([flags[id(other)] for other in some if flags]) for some in (others, on_wrong, alike)
+        )
         failing = each.attempt.evaluation.failures
         passing = true_checks[each.followed.run_id + trial.loop.task_id]
         single = singles.get(trial.loop.task_id, ())
@@ -260,12 +271,20 @@ def rows(
             len(failing), sum(check.name in passing for check in failing) if known else "",
             len(words.what_went_wrong.split()), len(each.nearest), len(each.canonical),
             int(is_whole(trial.step.code, trial.loop.task.entry_point)), sum(single), len(single),
+            digest(trial.step.code), digest(words.what_went_wrong), _cell(trial.step.verdict("own_lenient")),
+            each.ending, *map(_cell, chance_wrong), len(on_wrong), *map(_cell, chance_alike), len(alike),
         ]  # fmt: skip
 
 
-def _chance(judged: Judged, others: Sequence[Judged]) -> list[float | None]:
-    """Share of the other reflections that would have each flag."""
-    flags = [flags_of(judged, other.attempt.reflection) for other in others if other.attempt.reflection]
+def _words(judged: Judged) -> Reflection:
+    assert judged.attempt.reflection
+    return judged.attempt.reflection
+
+
+def _chance(flags: Sequence[Flags]) -> list[float | None]:
+    """Share of other reflections that would have each flag."""
+    if not flags:
+        return [None] * len(Flags._fields)
     columns = ([value for value in column if value is not None] for column in zip(*flags, strict=True))
     return [fmean(column) if column else None for column in columns]
 
@@ -282,6 +301,27 @@ def is_whole(program: str, entry_point: str) -> bool:
         if not isinstance(node, ast.FunctionDef | ast.Lambda | ast.ClassDef):
             nodes += ast.iter_child_nodes(node)
     return False
+
+
+def ending(program: str, entry_point: str) -> str:
+    """How a program ends.
+
+    `whole`; `unparsed`: Python cannot parse it; `nested`: the last statement of the function defines another function;
+    `no_value`: none of these.
+    """
+    if is_whole(program, entry_point):
+        return "whole"
+    tree = parsed(program)
+    if tree is None:
+        return "unparsed"
+    function = definition(tree, entry_point)
+    is_nested = isinstance(function, ast.FunctionDef) and isinstance(function.body[-1], ast.FunctionDef)
+    return "nested" if is_nested else "no_value"
+
+
+def digest(text: str) -> str:
+    """The first 12 digits of the SHA-256: equal texts can be counted without them."""
+    return hashlib.sha256(text.encode(errors="replace")).hexdigest()[:12]
 
 
 def _cell(value: bool | float | None) -> object:

@@ -1,4 +1,5 @@
-"""Coverage of the pooled difference's interval, on the flags, models and tasks of the primary comparison.
+"""Coverage of the pooled difference's interval, on the flags, models and tasks of the primary comparison, and of its
+whole and cut programs apart.
 
     python -m experiments.recorded_reflections.coverage
 
@@ -12,21 +13,27 @@ import argparse
 from pathlib import Path
 
 from experiments._tools import output
-from experiments.recorded_reflections.analysis import COVERAGE, read_cases, wrong
+from experiments.recorded_reflections.analysis import COVERAGE, POOLED, read_cases, wrong
 from experiments.recorded_reflections.stratified import jackknife
 from reflexion_lab.analysis.stats.intervals import t_quantile
 
 FOLDER = Path(__file__).parent
 DRAWS = 4000
-SCENARIOS = [(planted, together) for planted in (0.0, 0.2) for together in (0.0, 0.5, 1.0)]
+SUBSETS = (POOLED, "whole programs", "cut programs")
+SCENARIOS = [
+    (subset, planted, together) for subset in SUBSETS for planted in (0.0, 0.2) for together in (0.0, 0.5, 1.0)
+]
 
 
-def coverage(folder: Path, planted: float, together: float, draws: int = DRAWS, seed: int = 0) -> dict[str, float]:
+def coverage(
+    folder: Path, subset: str, planted: float, together: float, draws: int = DRAWS, seed: int = 0
+) -> dict[str, object]:
     """Share of intervals with the planted difference, share that exclude 0, and their mean width in points."""
     import numpy as np
 
     rng = np.random.default_rng([seed, round(100 * planted), round(100 * together)])
-    cases = wrong(read_cases(folder))
+    endings = {POOLED: (True, False), "whole programs": (True,), "cut programs": (False,)}[subset]
+    cases = [case for case in wrong(read_cases(folder)) if case.is_whole in endings]
     tasks, models = (sorted({getattr(case, name) for case in cases}) for name in ("task", "group"))
     places = np.array(
         [[tasks.index(case.task), models.index(case.group), bool(case.flags["names_check"])] for case in cases]
@@ -43,6 +50,7 @@ def coverage(folder: Path, planted: float, together: float, draws: int = DRAWS, 
     values, errors = jackknife(table)
     half = t_quantile(len(tasks) - 1) * errors
     return {
+        "cases": subset,
         "planted": planted,
         "together": together,
         "draws": draws,

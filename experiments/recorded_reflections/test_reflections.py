@@ -8,10 +8,10 @@ import itertools
 import pytest
 
 from experiments._tools.evidence import CASES, read_rows
-from experiments.recorded_reflections.analysis import LABELS, read_cases, read_labels, wrong
-from experiments.recorded_reflections.cases import is_whole, main, nearest, next_step
+from experiments.recorded_reflections.analysis import LABELS, pairs, read_cases, read_labels, wrong
+from experiments.recorded_reflections.cases import digest, ending, is_whole, main, nearest, next_step
 from experiments.recorded_reflections.coverage import COVERAGE, FOLDER, SCENARIOS, coverage
-from experiments.recorded_reflections.stratified import Outcome, counts, difference, stratified
+from experiments.recorded_reflections.stratified import Outcome, counts, difference, of_two_flags, stratified
 from experiments.words_and_their_controls.words import plain_tokens
 from reflexion_lab.audit.transcripts import Row, Transcript, read_transcripts
 
@@ -56,10 +56,24 @@ def test_without_both_flags_in_a_stratum_there_is_no_difference():
     assert stratified(outcomes("a", True, 3, 1)) is None
 
 
+def test_two_flags_on_the_same_cases_are_compared_within_tasks():
+    """Equal flags have no standard error; repairs go with one flag and not with the other."""
+    cause = [Outcome(f"t{n}", "a", n % 2 == 0, n % 2 == 0 or n % 10 == 1) for n in range(40)]
+    check = [outcome._replace(flag=n % 4 < 2) for n, outcome in enumerate(cause)]
+    assert of_two_flags(cause, cause) is None
+    estimate, p = of_two_flags(check, cause)
+    assert estimate.value == pytest.approx(stratified(cause)[0].value - stratified(check)[0].value)
+    assert estimate.low > 0 and p < 0.05
+    assert of_two_flags(cause, check)[0].value == pytest.approx(-estimate.value)
+    with pytest.raises(AssertionError, match="same cases"):
+        of_two_flags(cause, check[:-1])
+
+
 def test_coverage_is_that_of_the_simulation():
     rows = read_rows(FOLDER / COVERAGE)
-    assert len(rows) == len(SCENARIOS) and all(float(row["coverage"]) >= 0.93 for row in rows)
-    assert {name: float(value) for name, value in rows[0].items()} == coverage(FOLDER, *SCENARIOS[0])
+    assert len(rows) == len(SCENARIOS)
+    assert all(float(row["coverage"]) >= 0.93 for row in rows if row["cases"] != "cut programs")
+    assert rows[0] == {name: str(value) for name, value in coverage(FOLDER, *SCENARIOS[0]).items()}
 
 
 def loop(*states, starts=()):
@@ -93,6 +107,42 @@ def test_a_program_is_whole_if_its_own_function_returns_a_value(program, whole):
     assert is_whole(program, "double") is whole
 
 
+@pytest.mark.parametrize(
+    ("program", "expected"),
+    [
+        (RIGHT, "whole"),
+        ("def double(x):\n    return [x", "unparsed"),
+        ("def double(x):\n    def inner(y):\n        return y\n", "nested"),
+        ("def double(x):\n    print(x)\n", "no_value"),
+    ],
+)
+def test_endings_of_programs(program, expected):
+    assert ending(program, "double") == expected
+
+
+def test_pairs_are_of_one_model_task_and_program_and_of_two_runs():
+    case = wrong(read_cases(FOLDER))[0]
+    others = [case._replace(run="other"), case._replace(item="same run"), case._replace(run="other", program="other")]
+    assert pairs([case, *others[1:]]) == []
+    assert pairs([case, others[0]]) == [(case, others[0])]
+
+
+def test_equal_texts_have_equal_digests_and_others_do_not():
+    assert digest(RIGHT) == digest(RIGHT) != digest(RIGHT + " ") and len(digest("")) == 12
+
+
+def test_digests_are_those_of_the_recorded_programs(recorded_runs):
+    rows = {(row["file"], row["run"], row["task"], row["attempt"]): row for row in read_rows(FOLDER / CASES)}
+    seen = 0
+    for name in SEQUENTIAL:
+        for transcript in read_transcripts(recorded_runs / "transcripts" / f"{name}.jsonl.gz"):
+            for step in transcript.steps:
+                if row := rows.get((name, transcript.run, transcript.task_id, str(step.number))):
+                    seen += 1
+                    assert (row["program"], row["reflection"]) == (digest(step.code), digest(step.reflection.strip()))
+    assert seen == sum(row["file"] in SEQUENTIAL for row in rows.values())
+
+
 def test_the_nearest_correct_program_has_most_tokens_in_common():
     programs = [RIGHT, "def double(x):\n    total = 0\n    for _ in range(2):\n        total += x\n    return total\n"]
     correct = [(program, plain_tokens(program)) for program in programs]
@@ -122,6 +172,10 @@ def test_evidence_has_flags_verdicts_and_chance_and_no_text(write_rows, tmp_path
     assert [(each["right"], each["next_right"], each["failing"]) for each in (first, second)] == [("0", "1", "1")] * 2
     assert [(each["names_check"], float(each["chance_check"])) for each in (first, second)] == [("1", 0), ("0", 1)]
     assert [each["names_cause"] for each in (first, second)] == ["", ""]  # no canonical program
+    assert first["program"] == second["program"] == digest(WRONG) and first["reflection"] != second["reflection"]
+    assert [(each["right_own"], each["ending"], each["others_alike"]) for each in (first, second)] == [
+        ("0", "whole", "1")
+    ] * 2
     text = gzip.decompress((tmp_path / CASES).read_bytes()).decode()
     assert "careless" not in text and "double" not in text
     assert len(sheet.read_text().splitlines()) == 1  # a sheet has reflections of the primary comparison alone
