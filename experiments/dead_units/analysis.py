@@ -53,7 +53,12 @@ STUDENT = Path("conf", "model", "dead_units_student.yaml")
 
 @cache
 def arms_of(folder: Path) -> Mapping[str, Arm]:
-    return {arm.label: arm for arm in load_cases(folder / CASES)}
+    arms = {arm.label: arm for arm in load_cases(folder / CASES)}
+    for arm in arms.values():
+        for attempts in arm.attempts.values():  # a file of cases does not tell the given program from a lost reply
+            given = replace(attempts[0].trajectory, strategy="given")
+            attempts[0] = replace(attempts[0], trajectory=given)
+    return arms
 
 
 @cache
