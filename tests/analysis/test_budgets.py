@@ -51,6 +51,9 @@ def test_initial_code_costs_nothing_and_leaves_the_tokens_of_its_arm_known(make_
     assert is_known(arm, "completion_tokens") and spent(arm, "calls")[Case(0, "never")] == [0, 2, 4]
     assert matched(arm, other, "tokens").is_matched
     assert is_known(make_arm(HISTORIES, change=given), "tokens")  # one of them passes at once
+    cases = make_arm(retried, change=lambda attempt: replace(
+        given(attempt), trajectory=replace(given(attempt).trajectory, strategy="")))  # fmt: skip
+    assert is_known(cases, "tokens"), "a file of cases does not say what was given"
     for lost in ({"usage": Usage()}, {"usage": Usage(), "strategy": "given"}):  # a log may hold no usage
         arm = make_arm(HISTORIES, change=lambda attempt, lost=lost: replace(
             attempt, trajectory=replace(attempt.trajectory, **lost), reflection=None))  # fmt: skip

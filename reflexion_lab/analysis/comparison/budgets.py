@@ -72,6 +72,7 @@ def is_known(arm: Arm, unit: str) -> bool:
         amounts[0]
         or any(usage.refused for usage in arm.attempts[case][0].usage.values())
         or (arm.attempts[case][0].trajectory.strategy == "given" and (amounts[-1] or len(amounts) == 1))
+        or (not arm.attempts[case][0].trajectory.strategy and amounts[-1])  # a file of cases has no strategies
         for case, amounts in by_case.items()
     )
 
