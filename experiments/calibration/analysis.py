@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from scipy.stats import binom
+
 from experiments._tools.evidence import Row, read_rows
 from experiments._tools.recompute import README, TABLE, csv_text, main, readme
-from reflexion_lab.analysis.stats.intervals import Rate
+from reflexion_lab.analysis.stats.intervals import LEVEL, Rate
 
 FILES = {"SmolLM2-135M-Instruct": "smollm2.json", "stand-in for a hosted model": "stub.json"}
 
@@ -39,6 +42,7 @@ def calibrations(folder: Path) -> dict[str, dict[str, Any]]:
 
 def compute(folder: Path) -> Mapping[str, str]:
     rows = list(recovered(folder))
+    fewest = min(rows, key=lambda row: row["held"])
     answers = {row["seed"]: row["answer"] for row in read_rows(folder / "planted.csv")}
     values = {
         "rows": rows,
@@ -47,8 +51,10 @@ def compute(folder: Path) -> Mapping[str, str]:
         "seeds": len(answers),
         "can": sum(answer == "this model can use words" for answer in answers.values()),
         "models": calibrations(folder),
+        "fewest": fewest,
+        "chance": float(binom.cdf(fewest["held"], fewest["n"], LEVEL)),
     }
-    return {TABLE: csv_text(rows), README: readme(folder, **values)}
+    return {TABLE: csv_text(rows), README: re.sub(r"(?<=[\[ ])-(?=\d)", "−", readme(folder, **values))}
 
 
 def answer(folder: Path) -> Row:
