@@ -37,7 +37,7 @@ def commands():
     """Commands of the lab in the scripts of experiments, but `run`, whose overrides Hydra parses."""
     for path in sorted((ROOT / "experiments").glob("*/run.sh")):
         for command in re.findall(r"reflexion-lab (?!run\b)(.*)", path.read_text().replace("\\\n", " ")):
-            yield pytest.param(re.split(r" *(?:&&|;|\|)", command)[0], id=f"{path.parent.name}: {command[:40]}")
+            yield pytest.param(re.split(r" *(?:&&|;|\||>)", command)[0], id=f"{path.parent.name}: {command[:40]}")
 
 
 @pytest.mark.parametrize("command", [*commands()])
