@@ -15,9 +15,7 @@ def add(commands: place.Commands) -> None:
     sub.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="Hydra overrides, as for `run`")
     sweep = "a sweep, as for `run -m`; overrides may follow"
     whole = sub.add_mutually_exclusive_group()
-    whole.add_argument(
-        "--study", metavar="FILE", help="a study.yaml: all of its arms and seeds; overrides apply to all"
-    )
+    whole.add_argument("--study", metavar="FILE", help="a study.yaml: its arms and seeds; overrides apply to all")
     whole.add_argument("-m", "--multirun", nargs="*", metavar="KEY=A,B", help=sweep)
     sub.add_argument("--tasks", type=place.positive, default=3, metavar="N", help="probed tasks (default: %(default)s)")
     place.add_json(sub)

@@ -30,7 +30,6 @@ from reflexion_lab.records import Record, Usage
 from reflexion_lab.runner.folder.manifest import flat
 from reflexion_lab.studies.sweeps.sweep import Sweep
 
-TASKS = 40
 ATTEMPTS = 2
 CHECKS, WORDS, AGAIN = "failing checks", "own words", "again"
 VARIANTS = ("default", "terse", "paper_style")
@@ -42,7 +41,16 @@ CELLS: Mapping[str, Sequence[str]] = {
     AGAIN: ("experiment=simple", "reflector=none", "loop.max_attempts=1", "cache.mode=off", "benchmark.limit=8"),
 }
 """Overrides by arm."""
-OWN = ("experiment", "preset", "reflector", "arm", "loop.max_attempts", "cache.mode")
+OWN = (
+    "experiment",
+    "preset",
+    "reflector",
+    "arm",
+    "loop.max_attempts",
+    "cache.mode",
+    "prompts.variant",
+    "prompts._target_",
+)
 """Keys that its cells set."""
 MARGIN = 0.05
 USED = 0.5
@@ -79,15 +87,13 @@ class Calibration(Record, frozen=True, kw_only=True):
         """The page: every figure with its interval and meaning."""
         rows = tuple((name, figure.text, figure.meaning) for name, figure in self.figures.items())
         sheet = Sheet(title="Figures", columns=("figure", "value [95 %]", "meaning"), rows=rows, names=3)
-        return Document("Calibration", (self.answer, self.design, NEXT), self.warnings, (sheet,), ())
+        answers = (self.answer, self.design, "next: `reflexion-lab power`, then `reflexion-lab study register`")
+        return Document("Calibration", answers, self.warnings, (sheet,), ())
 
     def __repr__(self) -> str:
         """At most 15 lines of at most 80 columns, but for long names of models."""
         lines = [f"{name:19} {figure.text}" for name, figure in self.figures.items() if "," not in name]
         return "\n".join(part for line in (self.answer, self.design, *lines) for part in folded(line, WIDTH))
-
-
-NEXT = "next: fix a design by `reflexion-lab power`, register it by `reflexion-lab study register`"
 
 
 def answer(gain: Estimate, quoted: Rate, checks: Rate, most: float) -> str:
@@ -105,7 +111,7 @@ def answer(gain: Estimate, quoted: Rate, checks: Rate, most: float) -> str:
     return f"undecided whether this model can use words: take harder tasks, or more (--tasks); {repairs}"
 
 
-def plan(overrides: Sequence[str], tasks: int = TASKS) -> tuple[Sweep, int]:
+def plan(overrides: Sequence[str], tasks: int = 40) -> tuple[Sweep, int]:
     """The sweep of a calibration, and about how many calls it makes at most.
 
     `overrides`: those of `reflexion-lab run`, without keys of `OWN`. Raises ConfigError: one of these keys.
@@ -157,7 +163,7 @@ def measured(arms: Sequence[Arm], again: Log, sweep: Sweep) -> Calibration:
     rows, base, words = {row.arm: row for row in compare(arms, CHECKS).rows}, logs[CHECKS], logs[WORDS]
     retries = {arm.label: Rate.over(grade.passed for a, grade in arm.graded if a.number > 1) for arm in arms}
     own, settings = rows[WORDS].differences[EQUAL_ATTEMPTS], dict(flat(base.manifest.config))
-    wording = settings.get("prompts.variant", VARIANTS[0])
+    wording = next((name for name in VARIANTS if name == settings.get("prompts.variant")), VARIANTS[0])
     replies = [a for arm in arms for a, _ in arm.graded if a.number > 1 or arm.label == CHECKS]
     reviewed = summary(words).reflection_figures
     drawn = {task_id: attempts[0].trajectory.reply for task_id, attempts in base.attempts.items()}

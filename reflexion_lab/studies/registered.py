@@ -204,7 +204,9 @@ def _missing(study: Registration, runs: Sequence[Membership]) -> Iterator[str]:
 
 def _evidence(path: Path) -> Iterator[str]:
     """Commit and tags of the file as it is, and a time stamp over its content, if there are any."""
-    if commit := _git(path, "log", "-1", "--follow", "--diff-filter=AM", "--format=%h, %cI", "--", path.name):
+    blob = _git(path, "hash-object", path.name)  # a file keeps its date when it moves
+    commits = _git(path, "log", "-m", "--format=%h, %cI", f"--find-object={blob}")
+    if commit := (commits or _git(path, "log", "-1", "--format=%h, %cI", "--", path.name)).rpartition("\n")[2]:
         if _git(path, "status", "--porcelain", "--", path.name):
             yield f"its last commit is {commit}; it was changed since"
         else:

@@ -159,7 +159,8 @@ def _noise(comparison: Comparison) -> Iterator[str]:
 
 
 def _too_few(comparison: Comparison) -> Iterator[str]:
-    tested = [row for row in comparison.rows if not row.of.is_upper_bound]
+    bases = [row.of for row in comparison.rows if row.arm == comparison.baseline]
+    tested = [row for row in comparison.rows if not (row.of.is_upper_bound or any(map(row.of.is_again, bases)))]
     for name, each in ((name, each) for row in tested for name, each in comparison.shown(row).items()):
         family = sum(name in other.differences for other in tested)
         if text := too_few(each.clusters, each.tasks, family):

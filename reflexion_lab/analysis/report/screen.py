@@ -324,8 +324,7 @@ def comparison_screen(comparison: Comparison, width: int = WIDTH, look: Sequence
     differences = [difference for row in rows for difference in comparison.shown(row).values()]
     registered = dict.fromkeys(_budget(difference) for difference in differences if not difference.exploratory)
     reason += f"; registered: {', '.join(registered)}" if registered else "; exploratory" if differences else ""
-    at_equal = [each.room for each in differences if each.budget == EQUAL_ATTEMPTS and each.attempts != 1]
-    rooms = dict.fromkeys(cells.number(room) for room in at_equal if room is not None)
+    rooms = {cells.number(d.room or 0): d for d in differences if d.budget == EQUAL_ATTEMPTS and d.attempts != 1}
     reason += f"; room to lose {', '.join(rooms)}" if rooms and width == WIDTH else ""
     baseline = comparison.baseline
     title = f"difference to {baseline}{reason}" if baseline else "no difference: all arms are upper bounds"

@@ -249,8 +249,7 @@ class Prompts:
         If the prompt is too long without any of them, the model has to reject it.
         """
         own, others = self._with_results(memory.own), self._with_results(memory.others)
-        session = memory.session * (self.test_results == "shown")  # it tells scores and failures
-        memory = replace(memory, own=own, others=others, session=session)
+        memory = replace(memory, own=own, others=others, session=memory.session * (self.test_results == "shown"))
         render = partial(self.render, name, **variables)
         whole = render(memory=memory)
         if max_tokens is None or estimated(whole) <= max_tokens:
