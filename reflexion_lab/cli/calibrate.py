@@ -23,7 +23,7 @@ def calibrate(options: argparse.Namespace) -> int:
     sweep, most = study.plan(options.overrides, options.tasks)
     say(f"about {most} model calls at most; the same command continues, and pays no call twice")
     result = study.calibrate(sweep)
-    say(repr(result), f"page: {result.folder}/calibration.html")
+    say(repr(result), f"page: {sweep.folder}/calibration.html")
     if options.json:
         say_json(result)
     return 0

@@ -208,6 +208,11 @@ def calibrate(*overrides: Override, tasks: int = 40, quiet: bool = False, **part
     """Whether a model uses what it reads, how far words can move it, and the tasks that an experiment needs.
 
     Raises ConfigError: an override sets a key of its cells; LabError: a cell failed, the same call continues.
+
+    Examples
+    --------
+    >>> rl.calibrate(small, tasks=8, quiet=True).answer.partition(":")[0]
+    'undecided whether this model can use words'
     """
     from reflexion_lab.studies import calibrate as study
 

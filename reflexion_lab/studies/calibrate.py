@@ -52,7 +52,6 @@ OWN = (
     "prompts._target_",
 )
 """Keys that its cells set."""
-MARGIN = 0.05
 USED = 0.5
 """Share of quoted solutions below which, by its upper limit, a model loses more of what it reads than it uses."""
 
@@ -80,7 +79,6 @@ class Calibration(Record, frozen=True, kw_only=True):
     answer: str
     figures: dict[str, Figure]
     warnings: tuple[str, ...]
-    folder: str
 
     @property
     def document(self) -> Document:
@@ -112,9 +110,9 @@ def answer(gain: Estimate, quoted: Rate, checks: Rate, most: float) -> str:
 
 
 def plan(overrides: Sequence[str], tasks: int = 40) -> tuple[Sweep, int]:
-    """The sweep of a calibration, and about how many calls it makes at most.
+    """The sweep of a calibration with `overrides` of `reflexion-lab run`, and about how many calls it makes at most.
 
-    `overrides`: those of `reflexion-lab run`, without keys of `OWN`. Raises ConfigError: one of these keys.
+    Raises ConfigError: an override is of `OWN`, or a config is refused.
     """
     from reflexion_lab.agent.reflectors.quoted import solved
     from reflexion_lab.runner.config.check import check
@@ -138,10 +136,7 @@ def plan(overrides: Sequence[str], tasks: int = 40) -> tuple[Sweep, int]:
 
 
 def calibrate(sweep: Sweep, quiet: bool = False) -> Calibration:
-    """Carry out the sweep of a `plan`, and write `calibration.html` and `.json` into its folder.
-
-    Raises LabError: a cell failed; the same command continues the sweep.
-    """
+    """Carry out the sweep of a `plan`; writes `calibration.html` and `.json` there. Raises LabError: a cell failed."""
     from reflexion_lab.analysis.report.documents import page
     from reflexion_lab.runner.folder.folder import RunFolder
     from reflexion_lab.studies.sweeps.running import run_all
@@ -169,7 +164,7 @@ def measured(arms: Sequence[Arm], again: Log, sweep: Sweep) -> Calibration:
     drawn = {task_id: attempts[0].trajectory.reply for task_id, attempts in base.attempts.items()}
     same = Rate.over(a[0].trajectory.reply == drawn[task_id] for task_id, a in again.attempts.items())
     differing = Rate.of(own.won + own.lost, own.n)
-    low, high = (tasks_within(MARGIN, max(share, 1 / own.n)) for share in (differing.share, differing.high))
+    low, high = (tasks_within(0.05, max(share, 1 / own.n)) for share in (differing.share, differing.high))
     groups = {
         "retries": retries,
         "replies": {
@@ -218,7 +213,6 @@ def measured(arms: Sequence[Arm], again: Log, sweep: Sweep) -> Calibration:
         answer=answer(gains[wording], retries[wording], retries[CHECKS], max(retries[name].high for name in VARIANTS)),
         figures=figures,
         warnings=tuple(f"{n}: {Figure.of(r, '').text}" for n, r in groups["replies"].items() if r.low > 0.1),
-        folder=str(sweep.folder),
     )
 
 
