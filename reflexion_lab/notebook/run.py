@@ -211,7 +211,7 @@ def calibrate(*overrides: Override, tasks: int = 40, quiet: bool = False, **part
 
     Examples
     --------
-    >>> rl.calibrate(small, tasks=8, quiet=True).answer.partition(":")[0]
+    >>> rl.calibrate(small, "run_root=calibrations", tasks=8, quiet=True).answer.partition(":")[0]
     'undecided whether this model can use words'
     """
     from reflexion_lab.studies import calibrate as study
