@@ -216,13 +216,13 @@ def pilot(folder: Path) -> dict[str, Any]:
         "a retry": [row["prompt_tokens"] + row["completion_tokens"] for row in replies],
         "a reflection": [row["reflection_prompt_tokens"] + row["reflection_completion_tokens"] for row in words],
     }
-    cases, shown = study.n_tasks * len(study.seeds), len(study.arms) - 1
+    cases, retried = study.n_tasks * len(study.seeds), len(study.arms) - 1
     means = {name: fmean(each) for name, each in tokens.items()}
     shown_by = {
         shape: fmean(row["prompt_tokens"] for row in replies if row["arm"].partition("_")[0] == shape)
         for shape in SHAPES
     }
-    total = cases * (3 * means["a draw"] + shown * means["a retry"] + means["a reflection"])
+    total = cases * (3 * means["a draw"] + retried * means["a retry"] + means["a reflection"])
     return {
         "tokens": [{"of": name, "n": len(tokens[name]), "mean": mean} for name, mean in means.items()],
         "tasks": len({row["task"] for row in draws}), "solved": sum(row["passed"] for row in draws),

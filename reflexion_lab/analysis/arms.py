@@ -115,9 +115,8 @@ class Arm:
         pairs = [(settings(log.manifest.config), settings(twin.manifest.config))
                  for log in self.logs for twin in other.logs if log.manifest.seed == twin.manifest.seed]  # fmt: skip
         differing = {key for own, its in pairs for key in own.keys() | its.keys() if own.get(key) != its.get(key)}
-        are_apart = all(
-            abs(own.get(DRAW, 0) - its.get(DRAW, 0)) >= 1000 for own, its in pairs
-        )  # an attempt has several
+        # an attempt may take many draws
+        are_apart = all(abs(own.get(DRAW, 0) - its.get(DRAW, 0)) >= 1000 for own, its in pairs)
         return self.models == other.models and DRAW in differing <= {DRAW, "arm"} and are_apart
 
     @cached_property

@@ -118,8 +118,8 @@ def test_the_command_prints_one_screen_and_writes_a_page(overrides, capsys):
     html = Path(page.removeprefix("page: ")).read_text()
     assert f"{figures['figures']['first attempt']['value']['k']} of 8" in html
     assert all(f"retries, {name}" in html for name in VARIANTS)
-    most, made = int(out.split()[1]), int(figures["design"].split()[-2])
-    assert 0 < made <= most
+    bound, calls = int(out.split()[1]), int(figures["design"].split()[-2])
+    assert 0 < calls <= bound
     assert cli.main(command) == 0
     assert json.loads(capsys.readouterr().out.strip().split("\n")[-1]) == figures  # nothing was paid again
 

@@ -113,8 +113,8 @@ class Difference(Line, frozen=True, kw_only=True):
     stand alone. At an equal budget it is the larger of this and the p-value of `matching.equal`, which also exchanges
     spending: if spending differs strongly, that alone could be smaller than the number of verdicts allows."""
     p_holm: float | None = None
-    """`p_tasks` with Holm's correction for all arms of the comparison at this budget; None for an upper bound, which is
-    in no family."""
+    """`p_tasks` with Holm's correction for all arms of the comparison at this budget but A/A arms, which keep theirs;
+    None for an upper bound, which is in no family."""
     effective: int
     """Number of independent pairs that the pairs are worth (`power.effective_pairs`)."""
     minimum: float | None
