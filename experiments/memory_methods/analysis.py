@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 NAMES = {
     "none": "none",
+    "none_again": "none, other draws (A/A)",
     "gold": "gold (upper bound)",
     "raw_trajectories": "raw_trajectories",
     "full_history": "full_history, 4,000 tokens",
@@ -38,7 +39,7 @@ NAMES = {
     "reasoning_bank_bm25": "reasoning_bank, bm25",
     "ace": "ace",
 }
-NULLS = ("none", "shuffled_memento", "filler_memento", "filler_expel")
+NULLS = ("none", "none_again", "shuffled_memento", "filler_memento", "filler_expel")
 """Controls that can gain nothing, but for items that the shuffle draws from the right family."""
 SIZES = (1, 4, 16, 50, 240)
 WITHOUT, WITH_RULE = 0.2, 0.8
@@ -205,6 +206,7 @@ def answer(folder: Path) -> Row:
         f"for a simulated student, those that show every rule: {gains('ace', 'dynamic_cheatsheet')} points over none, "
         f"as many as solutions ({gains('gold')}); rules from successes alone fewer ({gains('expel', 'awm')}), similar "
         f"past tasks fewer still ({gains('memento')}), {gains('shuffled_memento', 'filler_memento')}. "
+        f"A/A, none at other draws: {gain_of(at['none_again'])}. "
         f"{counts['rates']} of {counts['n_rates']} intervals of rates and {counts['gains']} of {counts['n_gains']} of "
         "gains hold what was planted"
     )

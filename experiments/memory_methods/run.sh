@@ -18,6 +18,7 @@ methods() {
     for curator in none raw_trajectories expel awm dynamic_cheatsheet memento a_mem gold; do
         arm "$curator" "curator=$curator"
     done
+    arm none_again curator=none loop.first_draw=1000
     arm wisdom curator=wisdom loop.reflect_on_last=true # its words are reflections, here on failed last attempts
     arm full_history curator=full_history memory.shared.items.max_tokens=4000
     arm full_history_unlimited curator=full_history
