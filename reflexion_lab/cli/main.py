@@ -29,9 +29,8 @@ To report it, send these lines, the command, and the output of `reflexion-lab do
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Entry point. Returns 0; 2 after a user error, printed in one line; 3 at a reached cap; 4 if the
-    model says nothing; 130 after Ctrl-C,
-    143 after SIGTERM, 129 after SIGHUP.
+    """Entry point. Returns 0; 2 after a user error, printed in one line; 3 at a reached cap; 4 if the model says
+    nothing; 130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     if not {"", str(Path.cwd())} & {*sys.path}:

@@ -64,7 +64,7 @@ class ReflectionFiles:
     """Reflection files of all loops in one folder, or of one loop. Threads and processes may write different loops."""
 
     def __init__(self, folder: Path | str, only: str = "") -> None:
-        self.folder = Path(folder)
+        self.folder = Path(folder).absolute()
         self._only = only
         self._has_failed = False
 

@@ -57,8 +57,9 @@ from reflexion_lab.tasks.evaluators.unit_tests import evaluation_by, feedback
 from reflexion_lab.text.prompts.render import Prompts
 from reflexion_lab.text.replies.extract import extract
 
-LINES = ("arm=agent", "tracker=none", "quiet=true", "cache.mode=off", "memory.shared.same_task=true")
-"""How an agent differs from a run by default: it tracks and caches nothing, and reads what it knows of a task again."""
+LINES = ("arm=agent", "tracker=none", "quiet=true", "cache.mode=off", "storage.spending=null",
+         "memory.shared.same_task=true")  # fmt: skip
+"""How an agent differs from a run by default: it leaves no file, and reads what it knows of a task again."""
 
 
 class Generated(NamedTuple):

@@ -55,7 +55,7 @@ class CallStore:
         self._get = self._database.compiled(select(CALLS.c.completion).where(CALLS.c.key == bindparam("key")))
         self._fingerprints = self._database.compiled(select(CALLS.c.fingerprint).distinct())
         with suppress(OSError):  # a name too long: the first call reports it
-            if readonly or not self._database.is_file or Path(self.place).exists():
+            if readonly or not self._database.is_file or self._database.path.exists():
                 self.open()
 
     def open(self) -> None:
@@ -95,7 +95,7 @@ class CallStore:
     def claimed(self, key: str) -> AbstractContextManager[None]:
         """Hold the call `key` against all who share the cache; they wait for the call, or until this process ends."""
         if self._database.is_file:  # a transaction would hold the whole file
-            return locked_byte(Path(self.place).with_name(f".{Path(self.place).name}.lock"), int(key[:15], 16))
+            return locked_byte((path := self._database.path).with_name(f".{path.name}.lock"), int(key[:15], 16))
         return self._database.claimed(key)
 
     def fingerprints(self) -> list[str]:
@@ -213,7 +213,7 @@ class Ledger:
     def spent(self, scope: str) -> Spending:
         if self._database is None:
             return self._here.get(scope, Spending())
-        if self._database.is_file and not Path(self._database.place).exists():
+        if self._database.is_file and not self._database.path.exists():
             return Spending()
         rows = self._database.rows(self._get, {"of": scope}, LEDGER)
         return Spending(*rows[0][1:]) if rows else Spending()

@@ -102,7 +102,7 @@ class Jsonl:
     """
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+        self.path = Path(path).absolute()
         with faults(self.path, "used as a folder of records"):
             self.path.mkdir(parents=True, exist_ok=True)
         self._files = {name: RecordFile(self.path / f"{name}.jsonl", record) for name, record in KINDS.items()}

@@ -211,6 +211,7 @@ class Database:
         self.url = parsed(place, key)
         self.place = without_password(self.url)
         self.is_file = self.url.get_backend_name() == "sqlite"
+        self.path = Path(self.place).absolute()  # of a file: it is opened later, perhaps from another folder
         self.patience = PATIENCE
         self._tables = tables
         self._error, self._readonly = error, readonly
@@ -390,15 +391,16 @@ class Database:
             )
             event.listen(engine, "connect", _alive)
             return engine
-        url, path = self.url, Path(str(self.url.database))
+        path, is_uri = self.path, self.place.startswith("file:")
+        url = self.url if is_uri else self.url.set(database=str(path))
         if not self._readonly:
-            if not str(path).startswith("file:"):
+            if not is_uri:
                 path.parent.mkdir(parents=True, exist_ok=True)
         elif not path.is_file():
             raise FileNotFoundError("no such file")
         elif not os.access(path.parent, os.W_OK, effective_ids=True) and not Path(f"{path}-wal").exists():
             # readers of a write-ahead log write a file next to it
-            url = URL.create("sqlite", database=path.absolute().as_uri(), query={"immutable": "1", "uri": "true"})
+            url = URL.create("sqlite", database=path.as_uri(), query={"immutable": "1", "uri": "true"})
         arguments = {"timeout": BUSY_SECONDS, "check_same_thread": False}
         engine = create_engine(url, max_overflow=-1, connect_args=arguments)
         event.listen(engine, "connect", _read_only if self._readonly else _prepare)

@@ -135,6 +135,20 @@ def test_what_own_code_raises_is_raised_and_earlier_attempts_are_remembered():
     assert [episode.code for episode in mine.memory.by_agent("agent")] == ["2"]
 
 
+@pytest.mark.parametrize("memory", ["kept.sqlite", "kept"])
+def test_its_memory_stays_where_it_began_and_nothing_else_is_written(memory, tmp_path, monkeypatch):
+    for name in ("home", "elsewhere"):
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path / "home")
+    mine = agent(memory=memory, reflect=lambda *values: "Look at the sign.", max_attempts=2)
+    for name in ("elsewhere", "home"):
+        mine.solve(name)
+        monkeypatch.chdir(tmp_path / name)
+    mine.close()
+    assert {path.name for path in tmp_path.glob("*/*")} == {memory}
+    assert len({episode.session_id for episode in agent(memory=memory).memory.by_agent("agent")}) == 2
+
+
 def hang(*values):
     time.sleep(20)
 

@@ -248,8 +248,7 @@ class Prompts:
         curator's items; wisdom; mistakes; insights; the session; examples.
         If the prompt is too long without any of them, the model has to reject it.
         """
-        own, others = self._with_results(memory.own), self._with_results(memory.others)
-        memory = replace(memory, own=own, others=others, session=memory.session * (self.test_results == "shown"))
+        memory = self._with_results(memory)
         render = partial(self.render, name, **variables)
         whole = render(memory=memory)
         if max_tokens is None or estimated(whole) <= max_tokens:
@@ -285,13 +284,14 @@ class Prompts:
         left_out = tuple(sorted(memory.ids - packed["memory"].ids))
         return Fitted(render(**packed), left_out, self._own_turns(packed["memory"]))
 
-    def _with_results(self, episodes: Sequence[Episode]) -> tuple[Episode, ...]:
-        """The episodes with their test results as the prompts show them."""
+    def _with_results(self, memory: Recollection) -> Recollection:
+        """What was recalled, with its test results, and the session that quotes them, as the prompts show them."""
         if self.test_results == "shown":
-            return tuple(episodes)
-        is_filler = self.test_results == "filler"
-        texts = (filler_in_layout(episode.test_results) if is_filler else "" for episode in episodes)
-        return tuple(replace(episode, test_results=text) for episode, text in zip(episodes, texts, strict=True))
+            return memory
+        put = filler_in_layout if self.test_results == "filler" else lambda _: ""
+        own, others = (tuple(replace(each, test_results=put(each.test_results)) for each in episodes)
+                       for episodes in (memory.own, memory.others))  # fmt: skip
+        return replace(memory, own=own, others=others, session=put(memory.session))
 
     def _own_turns(self, memory: Recollection) -> tuple[str, ...]:
         """The failed programs of the task as prompts of chats show them, where they are messages of the assistant."""
