@@ -116,13 +116,16 @@ def _state(path: Path, run: Manifest) -> tuple[str, Rate | None]:
 
 
 def model_names(run: Manifest) -> Iterator[str]:
-    """Names of the models: as config and, in brackets, a one-model server name it, or the fingerprint's first word."""
+    """Names of the models: as config and, in brackets, a one-model server name it; else of the weights, which the
+    fingerprint has, or its first word.
+    """
     roles = run.config.get("roles")
     for role, fingerprint in {"actor": run.model_fingerprint, **run.role_fingerprints}.items():
         node = run.config.get("model") if role == "actor" else roles.get(role) if isinstance(roles, Mapping) else None
         name = node.get("model") if isinstance(node, Mapping) else None
         served = run.served.get(role)
-        named = name if isinstance(name, str) else fingerprint.partition(":")[0]
+        kind, weights = (*fingerprint.split(":"), "")[:2]
+        named = name if isinstance(name, str) else weights.removesuffix(".gguf") if ".gguf" in weights else kind
         yield f"{named} ({served.name})" if served and served.name not in ("", named) else named
 
 

@@ -13,6 +13,7 @@ import pytest
 
 import reflexion_lab as rl
 from reflexion_lab.analysis.comparison.grouping import arms
+from reflexion_lab.analysis.run_list import model_names
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.summary import summary
 from reflexion_lab.cli.main import main
@@ -22,7 +23,7 @@ from reflexion_lab.runner.config.build import plain
 from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.folder.folder import LOCK, RunFolder
 from tests.analysis.conftest import BASE, WORDS, run_writer
-from tests.builders import TABLES
+from tests.builders import TABLES, manifest
 
 
 @pytest.fixture
@@ -290,6 +291,17 @@ def test_runs_are_listed_newest_first_with_settings_and_state(trials, capsys, mo
         Path("out").mkdir(exist_ok=True)
         assert main(["runs", root]) == code
         assert message in "".join(capsys.readouterr())
+
+
+@pytest.mark.parametrize(
+    ("fingerprint", "name"),
+    [
+        ("llama_cpp:Qwen2-0.5B.Q4_1.gguf:0a1b:context=2048", "Qwen2-0.5B.Q4_1"), ("simulated:7", "simulated"),
+        ("scripted", "scripted"), ("", ""),
+    ],
+)  # fmt: skip
+def test_a_model_without_a_name_in_its_config_has_that_of_its_weights(fingerprint, name):
+    assert [*model_names(manifest("run", model_fingerprint=fingerprint))] == [name]
 
 
 @pytest.mark.parametrize(

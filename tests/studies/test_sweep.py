@@ -29,7 +29,7 @@ from reflexion_lab.studies.run import carry_out
 from reflexion_lab.studies.sweeps import running
 from reflexion_lab.studies.sweeps.finished import CellState
 from reflexion_lab.studies.sweeps.running import run_all, sweep
-from reflexion_lab.studies.sweeps.sweep import Sweep, headline, sheet
+from reflexion_lab.studies.sweeps.sweep import Sweep, headline, problems, sheet
 from reflexion_lab.studies.tracking.null import NullTracker
 from tests.studies.small_runs import REFLECTION, chat_server, run_lab, script
 
@@ -320,6 +320,13 @@ def test_a_failing_cell_affects_no_other(grid):
     assert len(swept.runs) == 2
     assert {RunFolder.existing(run).manifest.config["sweep_id"] for run in swept.runs} == {swept.sweep_id}
     assert "recall.omega: got -1" in swept._repr_html_()
+
+
+def test_a_problem_that_cells_share_is_one_line(tmp_path, monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    served = {"model": "openai", "model.model": "m", "tracker": "none", "run_root": str(tmp_path)}
+    (line,) = problems(sweep({**served, "seed": [0, 1, 2, 3, 4]}, quiet=True))
+    assert line.startswith("cells 0, 1, 2 and 2 more: The environment variable OPENAI_API_KEY is not set")
 
 
 def test_each_cell_says_what_is_left_of_the_sweep(grid, capsys):

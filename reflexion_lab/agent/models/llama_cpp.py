@@ -112,6 +112,7 @@ class LlamaCppModel:
                 params.n_parallel = self.slots
                 params.n_ctx = self.slots * self.context
                 params.cpuparams.n_threads = params.cpuparams_batch.n_threads = self.threads
+                params.cache_ram_mib = 0  # else states of up to 8 GiB of earlier prompts
                 params.ui = False
                 params.verbosity = -1
                 try:

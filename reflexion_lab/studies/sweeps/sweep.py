@@ -211,8 +211,15 @@ def screen(sweep: Sweep, width: int) -> list[str]:
 
 
 def problems(sweep: Sweep) -> list[str]:
-    """Problems, one line per cell."""
-    return [f"cell {state.number}: {state.problem}" for state in sweep.states.values() if state.problem]
+    """Problems, a line each, with the cells that have it."""
+    numbers: dict[str, list[str]] = {}
+    for state in sweep.states.values():
+        if state.problem:
+            numbers.setdefault(state.problem, []).append(str(state.number))
+    return [
+        f"cell{'s' * (len(own) > 1)} {', '.join(own[:3])}{f' and {len(own) - 3} more' * (len(own) > 3)}: {problem}"
+        for problem, own in numbers.items()
+    ]
 
 
 def repeated(sweep: Sweep) -> list[str]:
