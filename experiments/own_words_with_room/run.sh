@@ -8,4 +8,5 @@ reflexion-lab report --baseline feedback_only --out "report/$name" "runs/$name"/
 gzip -9nc "report/$name/cases.csv" > "$here/cases.csv.gz"
 # every program once more, on an idle machine
 reflexion-lab audit --attempts --json "runs/$name"/2* | tail -1 > "$here/executions.json"
+python -m experiments.own_words_with_room.retries "runs/$name"/2* --out "$here/retries.csv"
 python -m experiments.own_words_with_room.analysis
