@@ -272,9 +272,7 @@ class Store(Protocol):
 
 
 class Retriever(Protocol):
-    """Finds the documents nearest to a query. The first query after a change may rebuild the index, since memory
-    changes between rounds only.
-    """
+    """Finds the documents nearest to a query. Several threads may call `rank` at once."""
 
     def add(self, documents: Sequence[str]) -> None:
         """Index `documents`, numbered consecutively; the next `rank` finds them."""

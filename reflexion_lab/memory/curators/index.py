@@ -24,25 +24,39 @@ class Index:
         self._documents: Documents[str] = Documents(retriever)
         self._items: Sequence[Item] = ()
         self._by_id: dict[str, Item] = {}
-        self._lock = threading.Lock()
+        self._searches = 0
+        """Those at work, any number at once, since a search may call a model; documents change when none is."""
+        self._changing = threading.Condition()
 
     def nearest(self, items: Sequence[Item], text: str, k: int, min_score: float = 0.0) -> list[Item]:
         """At most `k` of `items` with scores of `min_score` (in [0, 1]) or above, best first, the newer on a tie."""
         whole = items.whole if isinstance(items, View) else items
         hidden = len(whole) - len(items)
-        with self._lock:  # to the end of the search: another task may ask about other items
+        with self._changing:
+            self._changing.wait_for(lambda: not self._searches or self._holds(whole))
             self._update(whole)
+            by_id = self._by_id
+            self._searches += 1
+        try:
             scores = self._documents.rank(text, k + hidden if k > 0 else 0)
-            near = {name: self._by_id[name] for name, score in scores.items() if score >= min_score}
+        finally:
+            with self._changing:
+                self._searches -= 1
+                self._changing.notify_all()
+        near = {name: by_id[name] for name, score in scores.items() if score >= min_score}
         note_search(self._documents.retriever, text, scores, near)
         shown = {item.item_id for item in items} if hidden else ()
         return [item for item in near.values() if not hidden or item.item_id in shown][: max(k, 0)]
+
+    def _holds(self, items: Sequence[Item]) -> bool:
+        """Whether the documents are those of `items`."""
+        return items is self._items or _texts(items) == [*self._documents.texts.items()]
 
     def _update(self, items: Sequence[Item]) -> None:
         if items is self._items:
             return
         by_id = {item.item_id: item for item in items}
-        texts = [(name, item.key or item.text) for name, item in by_id.items()]
+        texts = _texts(items)
         known, gone = [*self._documents.texts.items()], 0
         if texts and texts[0] in known:  # those before it were the oldest
             gone = known.index(texts[0])
@@ -52,3 +66,8 @@ class Index:
             self._documents.remove([name for name, _ in known[:gone]])
         self._documents.put(dict(texts))
         self._items, self._by_id = items, by_id
+
+
+def _texts(items: Sequence[Item]) -> list[tuple[str, str]]:
+    """Ids and the texts to compare; of items with one id, the last."""
+    return [*{item.item_id: item.key or item.text for item in items}.items()]

@@ -1,30 +1,15 @@
-"""BM25 retrieval with bm25s."""
+"""BM25 retrieval."""
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from itertools import chain
-from typing import Any, NamedTuple
 
 from reflexion_lab.limits import NotNegative, Positive, Share, validated
-from reflexion_lab.memory.retrieval.corpus import Corpus, best
+from reflexion_lab.memory.retrieval.corpus import DIGITS, Postings, best
 from reflexion_lab.protocols import Hit
 
 
-class _Index(NamedTuple):
-    bm25: Any
-    documents: int
-    frequencies: Counter[str]
-    """Document frequencies by word."""
-
-    def idf(self, word: str) -> float:
-        """Also defined for a word in no document."""
-        frequency = self.frequencies[word]
-        return math.log(1 + (self.documents - frequency + 0.5) / (frequency + 0.5))
-
-
-class BM25(Corpus[_Index]):
+class BM25(Postings):
     """BM25 score divided by its upper bound, the sum of the query words' idf, unknown words included. Thread-safe.
 
     The score is that of `bm25s.BM25(method="lucene")` over the remaining documents, summed over the query words,
@@ -39,16 +24,20 @@ class BM25(Corpus[_Index]):
         super().__init__(min_length)
         self._k1, self._b = k1, b
 
-    def _build(self, documents: list[list[str]]) -> _Index:
-        import bm25s
+    def rank(self, query: str, k: int) -> list[Hit]:
+        import numpy as np
 
-        bm25 = bm25s.BM25(method="lucene", k1=self._k1, b=self._b)
-        bm25.index(documents, show_progress=False)
-        return _Index(bm25, len(documents), Counter(chain.from_iterable(map(set, documents))))
-
-    def _rank(self, index: _Index, words: list[str], k: int, first: int) -> list[Hit]:
-        known = [word for word in words if word in index.frequencies]
-        if not known:
+        words = Counter(self._words(query))
+        found, ends, lengths, first = self._found(words)
+        if k < 1 or not len(found):
             return []
-        scores = index.bm25.get_scores(known).astype(float)
-        return best(scores / sum(map(index.idf, words)), k, first)
+        begins = np.ones(len(found) + 1, bool)  # of a document in the postings of a word
+        begins[1:-1] = found[1:] != found[:-1]
+        begins[ends] = True
+        starts = np.flatnonzero(begins)
+        holding, tf = found[starts[:-1]], np.diff(starts)
+        df = np.diff(np.searchsorted(starts, ends), prepend=0)
+        idf = np.array([*words.values()]) * np.log(1 + (len(lengths) - df + 0.5) / (df + 0.5))
+        saturation = self._k1 * (1 - self._b + self._b * lengths / lengths.mean())
+        scores = np.bincount(holding, np.repeat(idf, df) * tf / (tf + saturation[holding]), len(lengths))
+        return best(scores / idf.sum(), k, first, DIGITS)

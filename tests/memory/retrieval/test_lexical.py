@@ -2,9 +2,12 @@
 
 import itertools
 import math
+import sys
 from collections import Counter
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from reflexion_lab.memory.retrieval.bm25 import BM25
 from reflexion_lab.memory.retrieval.jaccard import Jaccard
@@ -91,12 +94,15 @@ def test_tfidf_is_that_of_scikit_learn_fitted_on_the_living_documents(forget):
     ("forget", "parameters"),
     [(0, {}), (59, {"k1": 0.9, "b": 0.4}), (100, {"k1": 0}), (0, {"k1": 3, "b": 1}), (59, {"b": 0})],
 )
-def test_bm25_is_the_formula_over_the_living_documents(forget, parameters):
-    documents, ours = [tokens(prompt) for prompt in PROMPTS[forget:]], grown(BM25(**parameters), forget)
-    for query in QUERIES:
-        scores = lucene(documents, tokens(query), **parameters)
-        hits = ours.rank(query, len(documents))
-        assert {hit.number - forget: hit.score for hit in hits} == pytest.approx(scores, rel=1e-5)
+def test_bm25_has_the_proportions_of_bm25s_over_the_living_documents(forget, parameters):
+    import bm25s
+
+    peer, ours = bm25s.BM25(method="lucene", **{"k1": 1.5, "b": 0.75} | parameters), grown(BM25(**parameters), forget)
+    peer.index([tokens(prompt) for prompt in PROMPTS[forget:]], show_progress=False)
+    for query in QUERIES[:-1]:
+        scores, hits = peer.get_scores(tokens(query)), ours.rank(query, 50)
+        expected = sorted(scores / scores.max())[:-51:-1]
+        assert [hit.score / hits[0].score for hit in hits] == pytest.approx([s for s in expected if s > 0], rel=1e-5)
 
 
 def lucene(documents, words, k1=1.5, b=0.75):
@@ -112,17 +118,55 @@ def lucene(documents, words, k1=1.5, b=0.75):
     return {number: score / bound for number, score in scores.items()}
 
 
-def filled_with(*documents):
-    retriever = BM25()
-    retriever.add(documents)
-    return retriever
+def cosine(documents, words):
+    """Cosine of TF-IDF vectors by document."""
+    frequencies = Counter(word for document in documents for word in set(document))
+    idf = {word: math.log((1 + len(documents)) / (1 + n)) + 1 for word, n in frequencies.items()}
+
+    def vector(words):
+        weights = {word: n * idf[word] for word, n in Counter(words).items() if word in idf}
+        return {word: weight / math.hypot(*weights.values()) for word, weight in weights.items()}
+
+    query, vectors = vector(words), map(vector, documents)
+    return {n: math.fsum(query.get(word, 0.0) * w for word, w in each.items()) for n, each in enumerate(vectors)}
 
 
-def test_documents_without_words_count_as_documents():
-    texts = ["red", "", "red blue", "the of"]
-    scores = {hit.number: hit.score for hit in filled_with(*texts).rank("red blue", 5)}
-    assert scores == pytest.approx(lucene([tokens(text) for text in texts], ["red", "blue"]))
-    assert filled_with("", "the").rank("red", 5) == []
+WORDS = ["red", "blue", "Straße", "İ", "数列", "…", "x", "the", "\ud800"]
+TEXTS = st.lists(st.sampled_from(WORDS), max_size=9).map(" ".join)
+
+
+@pytest.mark.parametrize(("make", "formula"), [(BM25, lucene), (TfIdf, cosine)])
+@given(steps=st.lists(st.lists(TEXTS, max_size=5) | st.integers(-1, 30), max_size=12), query=TEXTS, k=st.integers(1, 9))
+@settings(deadline=None)
+def test_scores_are_the_formula_over_the_documents_that_are_left_at_every_step(make, formula, steps, query, k):
+    retriever, texts, first = make(), [], 0
+    for step in steps:
+        if isinstance(step, int):
+            first = max(first, min(step, len(texts)))
+            retriever.forget(step)
+        else:
+            texts += step
+            retriever.add(step)
+        scores = formula([tokens(text) for text in texts[first:]] or [[]], tokens(query))
+        hits = retriever.rank(query, len(texts) + 1)
+        expected = {first + n: score for n, score in scores.items() if score > 0}
+        assert {hit.number: hit.score for hit in hits} == pytest.approx(expected, rel=0, abs=1.01e-12)
+        assert hits == sorted(hits, key=lambda hit: (-hit.score, -hit.number))
+        assert retriever.rank(query, k) == hits[:k]
+
+
+@pytest.mark.parametrize("make", [Jaccard, BM25, TfIdf])
+def test_the_calls_of_a_round_do_not_grow_with_the_corpus(make):
+    calls = []
+    for copies in (1, 5):
+        retriever = make()
+        retriever.add(PROMPTS * copies)
+        retriever.rank(QUERIES[0], 3)
+        sys.setprofile(lambda *_, n=copies: calls.append(n))
+        retriever.add(PROMPTS[:16])
+        retriever.rank(QUERIES[0], 3)
+        sys.setprofile(None)
+    assert calls.count(5) < 1.1 * calls.count(1)
 
 
 @pytest.mark.parametrize("make", [Jaccard, TfIdf, BM25])

@@ -1,11 +1,13 @@
-"""The best scores of a block-wise search, and the bound of Jaccard's index."""
+"""The best scores of a block-wise search, and the bound of an index."""
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reflexion_lab.memory.retrieval import corpus
+from reflexion_lab.memory.retrieval.bm25 import BM25
 from reflexion_lab.memory.retrieval.jaccard import Jaccard
+from reflexion_lab.memory.retrieval.tfidf import TfIdf
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -26,12 +28,14 @@ def test_the_best_are_those_of_a_full_sort(scores, k):
     assert [(hit.score, hit.number) for hit in hits] == expected
 
 
-def test_a_bounded_jaccard_index_keeps_neither_documents_nor_words():
-    retriever = Jaccard()
+@pytest.mark.parametrize("make", [Jaccard, BM25, TfIdf])
+def test_a_bounded_index_keeps_neither_documents_nor_words(make):
+    retriever = make()
     for number in range(500):
         retriever.add([f"word{number} of the day"])
         retriever.forget(number - 9)
         hits = retriever.rank(f"day word{number - 9}", 20)
         assert len(hits) == min(number + 1, 10)
     assert hits[0].number == 490
-    assert len(retriever._postings) < 30 and len(retriever._sizes) < 30
+    held = ("_columns", "_ends", "_counts", "_frequencies") if make is TfIdf else ("_postings", "_sizes")
+    assert all(len(getattr(retriever, name)) < 40 for name in held)
