@@ -1,10 +1,16 @@
 """Seeds that draw different tasks are no repeats: the sweep says so, and which key pairs them."""
 
+import json
+import os
+
 import pytest
 
+from reflexion_lab.errors import DataError
 from reflexion_lab.runner.config.grid import cells
 from reflexion_lab.runner.config.parts import load_benchmark
+from reflexion_lab.studies.sweeps.running import sweep
 from reflexion_lab.studies.sweeps.sweep import Sweep, drawn_anew
+from reflexion_lab.tasks.benchmarks import rows
 
 ANEW = "each seed has its own tasks: {} repeats them"
 
@@ -29,3 +35,52 @@ def test_a_sample_is_drawn_by_the_seed_of_the_run_unless_it_has_its_own():
     same = cells(["benchmark=humaneval", "benchmark.sample=3", "benchmark.sample_seed=7", "seed=1"])[0].cfg
     drawn, drawn_again = ([task.task_id for task in load_benchmark(each)] for each in (cfg, same))
     assert drawn == drawn_again
+
+
+TASK = {"task_id": "a", "prompt": "def f(x):", "entry_point": "f", "tests": ["assert f(1) == 1", "assert f(2) == 2"],
+        "canonical_solution": "def f(x):\n    return x\n"}  # fmt: skip
+
+
+@pytest.fixture
+def parses(monkeypatch):
+    """Paths of the files of rows that were parsed."""
+    parsed, of_rows = [], rows._tasks
+    monkeypatch.setattr(rows, "_tasks", lambda path, *rest: parsed.append(path) or of_rows(path, *rest))
+    return parsed
+
+
+def test_an_unchanged_file_is_parsed_once_a_process_and_a_changed_one_anew(parses, tmp_path):
+    path = tmp_path / "tasks.jsonl"
+
+    def tasks(text, nanoseconds, *more):
+        path.write_text(text)
+        os.utime(path, ns=(nanoseconds, nanoseconds))
+        return load_benchmark(cells([f"benchmark={path}", *more])[0].cfg).tasks
+
+    row, other = json.dumps(TASK), json.dumps(TASK | {"task_id": "b"})  # of one length
+    assert tasks(row, 1) == tasks(row, 1, "benchmark.limit=1", "seed=3")
+    assert len(parses) == 1
+    assert [tasks(text, t)[0].task_id for text, t in ((other, 2), (row, 3), (f"{other} ", 3))] == ["b", "a", "b"]
+    assert len(parses) == 4
+    (task,) = tasks(f"{other} ", 3, "benchmark.load.visible=0")
+    assert (len(parses), task.visible_tests) == (5, ())
+    for _ in range(2):  # an error is no benchmark
+        with pytest.raises(DataError, match="line 1, field"):
+            tasks("{}", 4)
+    assert tasks(row, 1)[0].task_id == "a"
+
+
+def test_a_file_that_changes_between_two_cells_gives_each_its_own_tasks(parses, tmp_path):
+    path, rules = tmp_path / "tasks.jsonl", tmp_path / "rules.json"
+    path.write_text(json.dumps(TASK) + "\n")
+    rules.write_text(json.dumps([{"when": "", "reply": "def f(x):\n    return x\n"}]))
+    words = [f"benchmark={path}", f"model.path={rules}", "model=scripted", "actor=single_shot", "tracker=none",
+             f"run_root={tmp_path}/runs", "seed=0,1"]  # fmt: skip
+    assert [state.status for state in sweep(words, quiet=True).states.values()] == ["done", "done"]
+    assert len(parses) == 1
+    path.write_text(json.dumps(TASK | {"task_id": "another"}) + "\n")
+    again = sweep(words, quiet=True).states.values()
+    assert [(state.status, state.again) for state in again] == [
+        ("done", "benchmark_digest changed, drawn tasks changed")
+    ] * 2
+    assert len(parses) == 2

@@ -8,6 +8,7 @@ import functools
 import hashlib
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from os.path import isfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -353,7 +354,7 @@ def selected(cfg: RunConfig, sandbox: CachedSandbox | None = None) -> Benchmark:
         if not takes("benchmark", cfg.benchmark.load, "fields"):
             raise ConfigError("benchmark.fields", fields, "none; benchmark=FILE reads them")
         parts["fields"] = fields
-    loaded = build(cfg.benchmark.load, "benchmark.load", parts)
+    loaded = _loaded(cfg, parts)
     whole = loaded if isinstance(loaded, Benchmark) else Benchmark(name=cfg.benchmark.name, tasks=tuple(loaded))
     node = cfg.benchmark
     seed = cfg.seed if node.sample_seed is None else node.sample_seed
@@ -361,6 +362,24 @@ def selected(cfg: RunConfig, sandbox: CachedSandbox | None = None) -> Benchmark:
     if not len(chosen):
         raise ConfigError("benchmark: no task is left after ids, sample and limit", expected="at least one")
     return chosen
+
+
+def _loaded(cfg: RunConfig, parts: Mapping[str, Any]) -> Any:
+    """What the loader of the benchmark returns: read once a process from an unchanged file by a loader of the lab."""
+    load = cfg.benchmark.load
+    files = _files(load)
+    if own_targets(load) or (load.keys() >= {"path"} and not files):
+        return build(load, "benchmark.load", parts)
+    computes = parts["compute"] and cfg.whole["sandbox"]
+    kept = _kept(msgspec.json.encode([load, parts.get("fields"), computes], order="sorted"), files)
+    if not kept:
+        kept.append(build(load, "benchmark.load", parts))
+    return kept[0]
+
+
+@functools.lru_cache(maxsize=4)  # benchmarks at once in memory
+def _kept(load: bytes, files: tuple[tuple[str, int, int], ...]) -> list[Any]:
+    return []
 
 
 def load_models(cfg: RunConfig, is_asked: bool = True) -> Models:
@@ -511,10 +530,11 @@ def any_node(node: Any, is_such: Callable[[Mapping[str, Any]], bool]) -> bool:
     return isinstance(node, list) and any(any_node(value, is_such) for value in node)
 
 
-def _files(node: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
-    """Files named by a model's config, with their modification times: a changed file is another model."""
-    paths = [Path(value).absolute() for value in node.values() if isinstance(value, str) and Path(value).is_file()]
-    return tuple((str(path), path.stat().st_mtime_ns) for path in paths)
+def _files(node: Mapping[str, Any]) -> tuple[tuple[str, int, int], ...]:
+    """Files named by a node, with times of change and sizes: a changed file is another model, or another benchmark."""
+    names = [value for value in node.values() if isinstance(value, str)]
+    paths = [Path(name).absolute() for name in names if isfile(name)]  # noqa: PTH113 - `Path` raises for a long text
+    return tuple((str(path), path.stat().st_mtime_ns, path.stat().st_size) for path in paths)
 
 
 class _OwnModel(WrappedModel):
@@ -537,7 +557,7 @@ def _own_model(node: Mapping[str, Any]) -> Model | None:
 
 
 @functools.cache
-def _model(node: bytes, files: tuple[tuple[str, int], ...]) -> Model:
+def _model(node: bytes, files: tuple[tuple[str, int, int], ...]) -> Model:
     """One instance per process, config and version of its `files`, so that weights are loaded once."""
     model: Model = build(msgspec.json.decode(node), "model")
     return model
