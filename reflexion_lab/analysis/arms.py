@@ -20,7 +20,7 @@ from reflexion_lab.analysis.stats.permutation import mean_pass_at_k
 from reflexion_lab.errors import DataError
 from reflexion_lab.loop.selection import submitted_at
 from reflexion_lab.records import Attempt, Grade, Usage
-from reflexion_lab.runner.folder.manifest import settings
+from reflexion_lab.runner.folder.manifest import settings, value_at
 
 if TYPE_CHECKING:
     from numpy import float64
@@ -112,8 +112,11 @@ class Arm:
 
     def is_again(self, other: Arm) -> bool:
         """Whether it differs from `other` in its name and all draws alone, by `loop.first_draw`: an A/A comparison."""
-        pairs = [(settings(log.manifest.config), settings(twin.manifest.config))
-                 for log in self.logs for twin in other.logs if log.manifest.seed == twin.manifest.seed]  # fmt: skip
+        configs = [(log.manifest.config, twin.manifest.config)
+                   for log in self.logs for twin in other.logs if log.manifest.seed == twin.manifest.seed]  # fmt: skip
+        if all(value_at(own, DRAW) == value_at(its, DRAW) for own, its in configs):
+            return False
+        pairs = [(settings(own), settings(its)) for own, its in configs]
         differing = {key for own, its in pairs for key in own.keys() | its.keys() if own.get(key) != its.get(key)}
         # an attempt may take many draws
         are_apart = all(abs(own.get(DRAW, 0) - its.get(DRAW, 0)) >= 1000 for own, its in pairs)

@@ -19,10 +19,11 @@ import reflexion_lab
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.cli.main import main
 from reflexion_lab.cli.run import exit_code, run_many
-from reflexion_lab.errors import FolderError, ModelError
+from reflexion_lab.errors import ConfigError, FolderError, ModelError
+from reflexion_lab.runner.config import grid as grid_module
 from reflexion_lab.runner.config.assemble import assemble
-from reflexion_lab.runner.config.compose import compose
-from reflexion_lab.runner.config.grid import cell_digest, cells, lines
+from reflexion_lab.runner.config.compose import compose, with_values
+from reflexion_lab.runner.config.grid import Cell, cells, lines
 from reflexion_lab.runner.config.messages import one_line
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.studies.run import carry_out
@@ -106,12 +107,35 @@ def held(swept, digest):
         ["stop=[budget],[budget,plateau]", "stop.budget.tokens=choice(5000)"],
         ["experiment=omega_sweep"],
         ["experiment=omega_sweep", "recall.omega=1", "benchmark=humaneval", "seed=7"],
+        ["experiment=reflexion", "recall=window_then_similar", "recall.omega=0,3", "loop.max_attempts=1,2"],
+        ["model.path=a.json,b.json", "model=scripted", "actor=single_shot,chain_of_thought", "seed=1,2"],
+        ["benchmark.load.path=a.jsonl,b.jsonl", "benchmark=jsonl", "benchmark.limit=null,3"],
+        ["experiment=reflexion_shuffled", "run_root=a,b", "storage.calls=b,c", "temperature=0.5,1"],
+        [
+            "loop={max_attempts: 2}",
+            "loop.max_attempts=3,4",
+            "memory.shared.items.max_tokens=null,5",
+            "arm=a,'${seed}b'",
+        ],
     ],
 )
 @pytest.mark.slow
 def test_a_cell_is_composed_as_hydra_composes_it(overrides):
     for cell in cells(overrides):
-        assert cell.digest == cell_digest(compose(*cell.overrides))
+        assert cell == Cell.of(cell.number, cell.overrides, compose(*cell.overrides))
+
+
+def test_a_swept_value_is_set_on_one_composition_with_the_errors_of_its_own(monkeypatch):
+    composed = []
+    monkeypatch.setattr(
+        grid_module, "with_values", lambda words, *rest: composed.append(words) or with_values(words, *rest)
+    )
+    omegas = [cell.cfg.recall["omega"] for cell in cells(["recall.omega=0,1,all", "seed=range(4)", "model=simulated"])]
+    assert omegas == [0] * 4 + [1] * 4 + ["all"] * 4
+    assert composed == [("model=simulated",)]
+    with pytest.raises(ConfigError, match="seed: got 'a', expected an int") as problem:
+        cells(["seed=1,a"])
+    assert "in cell 1: seed=a" in problem.value.__notes__
 
 
 def test_a_grid_is_written_as_hydras_grammar_reads_it():

@@ -150,8 +150,9 @@ def labels_of(name: str, runs: Sequence[Manifest], by: Sequence[str] = ()) -> li
     if not all(same_tasks(run, runs[0]) for run in runs):
         paths = [dict(flat(run.config)).get(DATA) for run in runs]
         configs = [{**config, DATA: path} for config, path in zip(configs, paths, strict=True)]
+    same = {key for key in {key for config in configs for key in config} if _is_path_only(key, runs)}
     keys = by or _distinguishing_keys(
-        [{key: value for key, value in config.items() if not _is_path_only(key, runs)} for config in configs],
+        [{key: value for key, value in config.items() if key not in same} for config in configs],
         {key for _, overrides in sources for key in typed(overrides)},
     )
     return [" ".join((name, *(f"{key}={config.get(key)}" for key in keys))) for config in configs]
@@ -206,5 +207,5 @@ def _is_path_only(key: str, runs: Sequence[Manifest]) -> bool:
     if key == "embedder.path":
         embedders = [run.config.get("embedder") for run in runs]
         return all(isinstance(embedder, Mapping) and "fingerprint" in embedder for embedder in embedders)
-    models = {repr((run.model_fingerprint, run.role_fingerprints)) for run in runs}
-    return len(models) == 1 and key.startswith(("model.", "roles.")) and key.endswith(".path")
+    is_path = key.startswith(("model.", "roles.")) and key.endswith(".path")
+    return is_path and len({repr((run.model_fingerprint, run.role_fingerprints)) for run in runs}) == 1

@@ -44,7 +44,7 @@ def by_choice(runs: Iterable[tuple[Mapping[str, Any], Sequence[str]]]) -> list[d
     `runs`: config and overrides of each. Equal settings have equal names: the option that some run typed, else that of
     conf/ with this class and most of the settings, else, if there is no single one, the class.
     """
-    every = [(settings(config), typed(overrides), settings(config)) for config, overrides in runs]
+    every = [(values := settings(config), typed(overrides), dict(values)) for config, overrides in runs]
     own = {
         (place, _below(place, values)): word
         for values, words, _ in every

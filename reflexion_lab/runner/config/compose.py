@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 
 _HYDRA = threading.RLock()
 """Lock around Hydra's global state."""
+_SETS = re.compile(r"\+*(preset|experiment)=")
+"""Choices that set values of other groups."""
+_READ = ("actor", "reviser", "model", "roles", "suite_writer", "feedback_source")
+"""Keys that `chat_choices` reads."""
 
 
 def compose(*overrides: str) -> Config:
@@ -79,7 +83,7 @@ def with_values(
     choices = [*chat_choices(cfg), *["reflector=none"] * (reflection.get("enabled") is False)]
     if choices := [choice for choice in choices if choice.partition("=")[0] not in keys]:
         cfg = _with_values([*words, *choices], version, searched, is_group)
-    sets = [word for word in words if re.match(r"\+*(preset|experiment)=", word)]
+    sets = [word for word in words if _SETS.match(word)]
     chosen = re.findall(r"^(\w+)=(?!\{)", "\n".join((*words, *choices)), re.MULTILINE) if sets else ()
     groups = tuple(
         group for group in chosen if (CONF / group).is_dir() and cfg.get(group) and group != "stop"
@@ -99,12 +103,38 @@ def with_values(
     return cfg
 
 
+def late_values(words: Sequence[str], is_group: Callable[[str], bool]) -> dict[str, tuple[str, Any]]:
+    """Keys and values by word, of the `words` that set a single value by which no other one and no choice changes: they
+    may be set after composition (`RunConfig.having`) where the config has a single value there.
+    """
+    if any(word.startswith(("+", "~")) or "{" in word for word in words):
+        return {}
+    refitted = {word.partition("=")[0] for word in words} if any(map(_SETS.match, words)) else set()
+    late = {}
+    for word in words:
+        key = word.partition("=")[0]
+        group = key.partition(".")[0]
+        is_free = group not in _READ and (group == key or group not in refitted)
+        if is_free and re.fullmatch(r"\w+(\.\w+)*", key) and not is_group(key):
+            value = parsed(word).value()
+            if (value is None or isinstance(value, str | int | float)) and value != "???":
+                late[word] = key, value
+    return late
+
+
 def _dotted(words: Sequence[str]) -> Iterator[str]:
     """Dotted keys that `words` set: `recall.omega` of `recall={omega: 3}`."""
+    for override in map(parsed, words):
+        yield from (key for key, _ in flat({override.get_key_element().lstrip("+~"): override.value()}) if "." in key)
+
+
+@functools.lru_cache(maxsize=4096)  # the cells of a sweep share most of their words
+def parsed(word: str) -> Override:
+    """An override by Hydra's grammar. Raises HydraException."""
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
-    for override in OverridesParser.create().parse_overrides(list(words)):
-        yield from (key for key, _ in flat({override.get_key_element().lstrip("+~"): override.value()}) if "." in key)
+    (override,) = OverridesParser.create().parse_overrides([word])
+    return override
 
 
 def in_full(overrides: Sequence[str]) -> tuple[str, ...]:
@@ -144,10 +174,9 @@ def _quoted(text: str) -> str:
 def _with_values(
     words: Sequence[str], version: object, searched: Sequence[str], is_group: Callable[[str], bool]
 ) -> Config:
-    from hydra.core.override_parser.overrides_parser import OverridesParser
     from omegaconf import OmegaConf
 
-    overrides = OverridesParser.create().parse_overrides(list(words))
+    overrides = [*map(parsed, words)]
     choices = [override for override in overrides if _is_choice(override, is_group)]
     if any(_depends_on_order(override) for override in choices):
         return _composed(*searched, *words)

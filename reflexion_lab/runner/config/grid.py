@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import os
@@ -11,10 +12,17 @@ from typing import Any, NamedTuple
 
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.runner.config.build import Config
-from reflexion_lab.runner.config.compose import conf_version, hydra_initialized, in_full, suggest_key, with_values
+from reflexion_lab.runner.config.compose import (
+    conf_version,
+    hydra_initialized,
+    in_full,
+    late_values,
+    suggest_key,
+    with_values,
+)
 from reflexion_lab.runner.config.parts import with_defaults
 from reflexion_lab.runner.config.record import RunConfig
-from reflexion_lab.runner.folder.manifest import config_digest, data_place, shard_of, store_place
+from reflexion_lab.runner.folder.manifest import config_digest, data_place, shard_of, store_place, value_at
 
 
 class Cell(NamedTuple):
@@ -28,7 +36,7 @@ class Cell(NamedTuple):
     """With its defaults."""
 
     @classmethod
-    def of(cls, number: int, overrides: Sequence[str], cfg: Config) -> Cell:
+    def of(cls, number: int, overrides: Sequence[str], cfg: RunConfig | Config) -> Cell:
         return cls(number, tuple(overrides), with_defaults(RunConfig.of(cfg)))
 
     @property
@@ -64,7 +72,21 @@ def cells(overrides: Sequence[str]) -> list[Cell]:
         is_group = functools.cache(lambda key: bool(loader.get_group_options(key, overrides=searched)))
         version = object() if searched else conf_version()  # files of a search path may change between two sweeps
         chosen = [in_full(words) for words in grid]  # a sweep over models: model=openai/a,openai/b
-        return [_cell(n, words, version, searched, is_group) for n, words in enumerate(chosen)]
+        common = set(chosen[0]).intersection(*chosen) if chosen else set()
+
+        @functools.lru_cache(maxsize=64)
+        def composed(*words: str) -> RunConfig:
+            return RunConfig.of(with_values(words, version, searched, is_group))
+
+        def config(words: Sequence[str]) -> RunConfig:
+            late = {word: item for word, item in late_values(words, is_group).items() if word not in common}
+            with contextlib.suppress(Exception):  # a value that another needs, say: all words at once say what is wrong
+                cfg = composed(*(word for word in words if word not in late))
+                if all(_is_leaf(cfg.unresolved, key) for key, _ in late.values()):
+                    return cfg.having(dict(late.values()))
+            return composed(*words)
+
+        return [_cell(n, words, config) for n, words in enumerate(chosen)]
 
 
 def lines(grid: dict[str, Any]) -> list[str]:
@@ -124,11 +146,16 @@ def _swept_by_config(fixed: list[str]) -> list[str]:
     return [f"{key}={value}" for key, value in (params or {}).items()]
 
 
-def _cell(
-    number: int, words: Sequence[str], version: object, searched: Sequence[str], is_group: Callable[[str], bool]
-) -> Cell:
+def _is_leaf(config: dict[str, Any], key: str) -> bool:
+    """Whether the plain config has a value at the dotted key that is no list and no mapping."""
+    parent, _, name = key.rpartition(".")
+    node = value_at(config, parent) if parent else config
+    return isinstance(node, dict) and name in node and not isinstance(node[name], dict | list)
+
+
+def _cell(number: int, words: Sequence[str], config: Callable[[Sequence[str]], RunConfig]) -> Cell:
     try:
-        return Cell.of(number, words, with_values(words, version, searched, is_group))
+        return Cell.of(number, words, config(words))
     except Exception as problem:
         suggest_key(problem, words)
         problem.add_note(f"in cell {number}: {' '.join(words)}")

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from reflexion_lab.analysis.stats import matching
 from reflexion_lab.analysis.stats.matching import Path, area, equal, front, hull
 from reflexion_lab.analysis.stats.permutation import sign_flip
 
@@ -30,6 +31,18 @@ def test_equal_arms_do_not_differ():
     finding = equal(arm, arm)
     assert (finding.estimate.value, finding.p) == (0.0, 1.0)
     assert finding.estimate.low < 0 < finding.estimate.high
+
+
+def test_equal_tables_are_matched_once_and_the_figures_kept_apart_by_seed_and_draws(monkeypatch):
+    rng, runs = np.random.default_rng(2), []
+    first, second = (loops(rng, np.full(30, chance), 3, "tokens") for chance in (0.3, 0.5))
+    monkeypatch.setattr(matching, "_KNOWN", {})
+    flipped = matching._flipped
+    monkeypatch.setattr(matching, "_flipped", lambda *tables: runs.append(tables[3:]) or flipped(*tables))
+    figures = [equal(first, second, seed, draws) for seed, draws in [(0, 60), (0, 60), (1, 60), (0, 70)]]
+    assert runs == [(0, 60), (1, 60), (0, 70)]
+    assert figures[0] == figures[1]
+    assert equal(second, first, 0, 60).estimate.value == pytest.approx(-figures[0].estimate.value)
 
 
 def test_the_interval_weights_cases_as_the_estimate_does_where_clusters_differ_in_size():
