@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from operator import length_hint
 from typing import TypeVar
 
 from msgspec.structs import replace
@@ -232,8 +233,9 @@ class Runner:
             while (item := next_item()) is not None:
                 work(item)
 
-        pool = ThreadPoolExecutor(self.workers, thread_name_prefix="task")
-        futures = [pool.submit(work_on_items) for _ in range(self.workers)]
+        workers = min(self.workers, max(1, length_hint(items, self.workers)))  # a model may have 64 slots
+        pool = ThreadPoolExecutor(workers, thread_name_prefix="task")
+        futures = [pool.submit(work_on_items) for _ in range(workers)]
         try:
             for future in ended(futures):
                 future.result()

@@ -209,6 +209,15 @@ def test_a_result_that_lost_its_grade_is_graded_on_resume(task, sandbox, folder)
     assert summary(Log.read(folder)).pass_at_1.k == 2
 
 
+def test_a_phase_starts_no_more_threads_than_it_has_items(task, sandbox, folder, model):
+    run, names = runner(tasks(task, 1), sandbox, folder, model, workers=64), set()
+    run._each(lambda _: names.add(threading.current_thread().name) or time.sleep(0.01), range(3))
+    assert names <= {f"task_{n}" for n in range(3)}
+    run._each(names.clear, [])
+    run._each(lambda _: names.add(threading.current_thread().name), iter(range(2)))
+    assert names
+
+
 @pytest.mark.parametrize("workers", [1, 8])
 def test_the_number_of_workers_changes_no_measurement(task, sandbox, folder, model, workers):
     runner(tasks(task, 6), sandbox, folder, model, workers=workers).run()

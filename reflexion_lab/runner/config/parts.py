@@ -377,9 +377,8 @@ def _loaded(cfg: RunConfig, parts: Mapping[str, Any]) -> Any:
     return kept[0]
 
 
-@functools.lru_cache(maxsize=4)  # benchmarks at once in memory
-def _kept(load: bytes, files: tuple[tuple[str, int, int], ...]) -> list[Any]:
-    return []
+_kept = functools.lru_cache(maxsize=4)(lambda load, files: list[Any]())
+"""The benchmark of a loader's config and the version of its files, once it is read."""
 
 
 def load_models(cfg: RunConfig, is_asked: bool = True) -> Models:
