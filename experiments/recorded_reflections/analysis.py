@@ -1,4 +1,4 @@
-"""Table, figure and README of this experiment, from `cases.csv.gz` and `labels.csv`; `--check` names what differs."""
+"""Table, figure and README of this experiment, from `cases.csv.gz` and both readers' labels; `--check` compares."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ from reflexion_lab.analysis.stats.intervals import Estimate, Rate
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-LABELS = "labels.csv"
+LABELS, SECOND = "labels.csv", "labels_2.csv"
+"""Answers of the reader who also wrote the analysis, and of a second one, added afterwards."""
 COVERAGE = "coverage.csv"
 MODELS = {
     "gpt-3.5-turbo-0613": "gpt-3.5",
@@ -279,8 +280,8 @@ Labels = Mapping[str, Mapping[str, bool]]
 """Answers of the reader by item, then by feature."""
 
 
-def read_labels(folder: Path) -> Labels:
-    rows = read_rows(folder / LABELS)
+def read_labels(folder: Path, file: str = LABELS) -> Labels:
+    rows = read_rows(folder / file)
     features = [name for name in FEATURES if name in rows[0]]
     return {row["item"]: {name: row[name] == "yes" for name in features} for row in rows}
 
@@ -392,6 +393,18 @@ def _by_reader(folder: Path, primary: Sequence[Case]) -> list[Contrast]:
     ]
 
 
+def by_second_reader(folder: Path) -> list[Contrast]:
+    """The comparisons that the first reader's labels carry, by those of the second: added afterwards."""
+    primary = wrong(read_cases(folder))
+    answers = functools.partial(answers_of, read_labels(folder, SECOND))
+    sides = ((POOLED, primary), ("whole programs", [case for case in primary if case.is_whole]))
+    return [
+        contrast("added", f"{label}, second reader", some, answers(name), strata=by_model, names=(name, "repaired"))
+        for label, some in sides
+        for name in ("names_check", "names_cause", "is_advice")
+    ]
+
+
 class Beside(NamedTuple):
     """How often reflections have a flag, and how often those on other tasks would."""
 
@@ -454,28 +467,29 @@ def balance(cases: Sequence[Case]) -> list[tuple[str, float, float]]:
 
 
 class Agreed(NamedTuple):
-    """Agreement of the reader with the rule."""
+    """Agreement of the reader with the rule, or with the second reader."""
 
     flag: str
     n: int
     reader: int
-    rule: int
+    other: int
     agreed: Estimate | None
     kappa: Estimate | None
 
 
-def agreements(folder: Path, some: Sequence[Case]) -> list[Agreed]:
+def agreements(folder: Path, some: Sequence[Case], other: str = "") -> list[Agreed]:
+    """`other`: file of the second reader's labels; "" for the rule."""
     labels, rows = read_labels(folder), []
+    others = read_labels(folder, other) if other else {case.item: case.flags for case in some}
     for flag in (name for name in FEATURES if name in next(iter(labels.values()))):
         pairs = [
-            (case.task, labels[case.item][flag], own)
+            (case.task, labels[case.item][flag], second)
             for case in some
-            if case.item in labels and (own := case.flags[flag]) is not None
+            if case.item in labels and (second := others[case.item][flag]) is not None
         ]
         agreed, kappa = cohen([(first, second) for _, first, second in pairs], [task for task, *_ in pairs])
-        rows.append(
-            Agreed(flag, len(pairs), sum(pair[1] for pair in pairs), sum(pair[2] for pair in pairs), agreed, kappa)
-        )
+        counts = (sum(pair[1] for pair in pairs), sum(pair[2] for pair in pairs))
+        rows.append(Agreed(flag, len(pairs), *counts, agreed, kappa))
     return rows
 
 
@@ -486,7 +500,7 @@ def table(folder: Path) -> list[dict[str, Any]]:
             "with_k": row.yes.k, "with_n": row.yes.n, "without_k": row.no.k, "without_n": row.no.n, "tasks": row.tasks,
             **_ends(row.difference), "p": "" if row.p is None else round(row.p, 5), "chance": "",
         }
-        for row in contrasts(folder)
+        for row in (*contrasts(folder), *by_second_reader(folder))
     ]  # fmt: skip
     rows += [
         {
@@ -539,6 +553,9 @@ def compute(folder: Path) -> Mapping[str, str]:
         "balance_whole": balance(whole),
         "agreements": agreements(folder, primary),
         "agreements_whole": agreements(folder, whole),
+        "between": agreements(folder, primary, SECOND),
+        "between_whole": agreements(folder, whole, SECOND),
+        "second": {(row.label.partition(",")[0], row.flag): row for row in by_second_reader(folder)},
         "labels": len(read_labels(folder)),
         "cases": cases,
         "wrong": primary,
@@ -576,12 +593,14 @@ def answer(folder: Path) -> Row:
     cases = wrong(read_cases(folder))
     both, seen = same_program(folder, cases), fmean(case.group in SEEN for case in cases)
     same = both.same_outcome(both.other_flag)
+    kappa = agreements(folder, cases, SECOND)[1].kappa
+    assert kappa, "readers differ"
     text = (
         f"words that name the failing check, by rule: {primary.counts} repaired, {effects[0]} points within models "
         f"({verdict}; named after {percent(seen, 0)} % of its cases had been seen), {effects[1]} without cut programs; "
         f"where two runs differ in it on the same program, the outcome is the same in {same.k} of {same.n} pairs; "
         f"words that name the cause for a blind reader, a language model that also wrote the analysis, not planned: "
-        f"{cause.counts} on whole programs, {effects[2]}"
+        f"{cause.counts} on whole programs, {effects[2]}; kappa of a second reader {estimate(kappa, digits=2, scale=1)}"
     )
     return Row(text, str(primary.yes.n + primary.no.n))
 

@@ -8,7 +8,7 @@ import itertools
 import pytest
 
 from experiments._tools.evidence import CASES, read_rows
-from experiments.recorded_reflections.analysis import LABELS, pairs, read_cases, read_labels, wrong
+from experiments.recorded_reflections.analysis import LABELS, SECOND, pairs, read_cases, read_labels, wrong
 from experiments.recorded_reflections.cases import digest, ending, is_whole, main, nearest, next_step
 from experiments.recorded_reflections.coverage import COVERAGE, FOLDER, SCENARIOS, coverage
 from experiments.recorded_reflections.stratified import Outcome, counts, difference, of_two_flags, stratified
@@ -179,6 +179,14 @@ def test_evidence_has_flags_verdicts_and_chance_and_no_text(write_rows, tmp_path
     text = gzip.decompress((tmp_path / CASES).read_bytes()).decode()
     assert "careless" not in text and "double" not in text
     assert len(sheet.read_text().splitlines()) == 1  # a sheet has reflections of the primary comparison alone
+
+
+def test_two_readers_answer_for_the_same_items_in_yes_and_no():
+    rows = [read_rows(FOLDER / name) for name in (LABELS, SECOND)]
+    assert [row["item"] for row in rows[0]] == [row["item"] for row in rows[1]]
+    assert len({row["reader"] for of_file in rows for row in of_file}) == 2
+    answers = {row[name] for of_file in rows for row in of_file for name in ("names_check", "names_cause", "is_advice")}
+    assert answers == {"yes", "no"}
 
 
 def test_labels_are_of_the_primary_comparison_by_a_named_reader():
