@@ -81,4 +81,5 @@ def _attributes(node: dict[str, Any], seed: int) -> Any:
     from reflexion_lab.runner.config.record import BenchmarkConfig
 
     chosen = {name: node[name] for name in ("name", "load", "fields", *SELECTION) if node.get(name) is not None}
-    return SimpleNamespace(benchmark=converted("benchmark", chosen, BenchmarkConfig), seed=seed)
+    benchmark = converted("benchmark", chosen, BenchmarkConfig)
+    return SimpleNamespace(benchmark=benchmark, seed=seed, whole={"sandbox": {}})  # {}: the limits by default
