@@ -55,6 +55,11 @@ def against_checks(study: studies.Study) -> Mapping[str, Difference]:
     return next(row.differences for row in comparison.rows if row.arm == "reflexion")
 
 
+def repeated(folder: Path) -> Difference:
+    """The same difference in its registered repetition, `own_words_with_room`."""
+    return studies.read(folder.parent / "own_words_with_room").row("reflexion").differences["equal_attempts"]
+
+
 def compute(folder: Path) -> Mapping[str, str]:
     study = studies.read(folder)
     by_attempt = {arm.label: list(repaired(arm)) for arm in study.arms}
@@ -66,6 +71,7 @@ def compute(folder: Path) -> Mapping[str, str]:
     values: dict[str, Any] = {"wider": wider, "omega_2": omega.row("omega_2").differences}
     values |= {"omega_row": list(studies.table(omega))[-1], "omega_design": studies.design(omega)}
     values |= {"tuning": tuned, "stopped": stopped, "by_attempt": by_attempt, "own_words": against_checks(study)}
+    values["again"] = repeated(folder)
     return {**studies.page(folder, study, **values), "omega_table.csv": csv_text(studies.published(omega))}
 
 
@@ -78,7 +84,8 @@ def answer(folder: Path) -> Row:
     text = (
         f"Reflexion {points(attempts)} points against plain retry at three attempts each "
         f"({studies.claim(attempts)}), {points(tokens)} at equal tokens ({tokens.conclusion}); "
-        f"{points(words)} against failing checks alone, {words.won} won, {words.lost} lost (exploratory); with the "
+        f"{points(words)} against failing checks alone, {words.won} won, {words.lost} lost (exploratory; "
+        f"{points(repeated(folder))} in a [registered repetition](own_words_with_room/README.md)); with the "
         f"last two attempts in the prompt {points(wider)} against retry ({studies.claim(wider)})"
     )
     return Row(text, str(attempts.n))

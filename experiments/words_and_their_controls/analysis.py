@@ -9,7 +9,7 @@ from experiments._tools import studies
 from experiments._tools.evidence import Row
 from experiments._tools.recompute import main, percent, points, share
 from experiments.oracle_words.ceiling import Ceiling, ceilings
-from experiments.reflexion_against_retry.analysis import against_checks
+from experiments.reflexion_against_retry.analysis import repeated
 from reflexion_lab.analysis.comparison.lines import compared
 
 
@@ -22,7 +22,7 @@ def compute(folder: Path) -> Mapping[str, str]:
     }
     base = study.row("feedback_only")
     values = {"own": own, "ceilings": beside_quoted(folder), "retries": base.final.value - base.first.value}
-    values["with_room"] = against_checks(studies.read(folder.parent / "reflexion_against_retry"))["equal_attempts"]
+    values["with_room"] = repeated(folder)
     return studies.page(folder, study, **values)
 
 
@@ -42,14 +42,13 @@ def answer(folder: Path) -> Row:
         f"{name} {points(study.row(arm).differences['equal_attempts'])}"
         for name, arm in (("filler", "length_matched"), ("words on another task", "reflexion_shuffled"))
     )
-    at_03 = against_checks(studies.read(folder.parent / "reflexion_against_retry"))["equal_attempts"]
     (part,) = (row.share for row in beside_quoted(folder) if row.arm == "reflexion" and row.share)
     text = (
         f"not detected; at temperature 0 no room for harm (failing checks alone add "
         f"{percent(base.final.value - base.first.value)} points): own words "
         f"{share(own.final)}, failing checks alone {share(base.final)}, "
         f"{points(difference)} points, {points(part)} % of what the quoted solution adds; {others}; "
-        f"with room, at 0.3, {points(at_03)} ([exploratory](reflexion_against_retry/README.md))"
+        f"with room, at 0.3, {points(repeated(folder))} ([registered](own_words_with_room/README.md))"
     )
     return Row(text, str(difference.n))
 

@@ -22,3 +22,11 @@ def test_every_recipe_shows_a_number_that_is_run():
     recipes = re.split(r"^## ", PAGE, flags=re.MULTILINE)[1:-1]
     assert len(recipes) == 7
     assert [recipe for recipe in recipes if not re.search(r"\n[^|\n]*\[[+-]?\d+\.\d, [+-]?\d+\.\d]", recipe)] == []
+
+
+def test_findings_of_the_readme_are_figures_of_the_experiments():
+    findings = (ROOT / "README.md").read_text().partition("## Findings so far")[2].partition("\n## ")[0]
+    pages = " ".join(path.read_text() for path in ROOT.glob("experiments/*/README.md"))
+    intervals = re.findall(r"\[[+−]?\d+\.\d, [+−]?\d+\.\d]", findings)
+    assert len(intervals) >= 6
+    assert [interval for interval in intervals if interval not in pages] == []

@@ -15,9 +15,11 @@ from experiments._tools.evidence import Row, read_rows
 from experiments._tools.recompute import main, percent, points, share
 from reflexion_lab.analysis.arms import Arm, Case
 from reflexion_lab.analysis.comparison import compare
+from reflexion_lab.analysis.comparison.cases import load_cases
 from reflexion_lab.analysis.comparison.lines import Difference, compared
 from reflexion_lab.analysis.metrics import timeouts
 from reflexion_lab.analysis.stats.intervals import TOLERANCE, Estimate, Rate
+from reflexion_lab.analysis.stats.permutation import holm
 from reflexion_lab.records import Task
 from reflexion_lab.tasks.benchmarks.basics import basics
 
@@ -26,7 +28,8 @@ EARLIER = "reflexion_against_retry"
 CALIBRATION = ("calibration", "smollm2.json")
 CALIBRATED = 2
 """Attempts of a calibration."""
-RETRIES = "retries.csv"
+RETRIES, COMPLETE = "retries.csv", "complete.csv.gz"
+"""`COMPLETE`: the same runs from their recorded calls, without the time limit that ended some loops early."""
 SIGNIFICANT = 0.05 + TOLERANCE
 
 
@@ -72,10 +75,10 @@ def beside_filler(filler: Difference, content: Difference) -> str:
 
 
 def hypotheses(own: Difference, content: Difference) -> tuple[str, str]:
-    """What came of each registered hypothesis."""
+    """What came of each registered hypothesis; the second is tested only after the first was detected."""
     first = "detected" if own.is_loss else "not detected"
     second = "detected" if own.is_loss and content.p_tasks < SIGNIFICANT else "not detected"
-    return first, second if own.is_loss else "exploratory, since the first is not detected"
+    return first, second if own.is_loss else "uncorrected, so exploratory"
 
 
 def tokens(arm: Arm, attempts: int) -> float:
@@ -195,22 +198,44 @@ def contents(study: studies.Study) -> Difference:
     return paired(arms[OWN], arms[FILLER], margin=study.registration.equivalence_margin)
 
 
+def completed(folder: Path, study: studies.Study) -> tuple[dict[str, int], dict[str, Difference]]:
+    """Loops by arm that have more attempts without the time limit, and the differences of these runs: exploratory."""
+    arms = {arm.label: arm for arm in load_cases(folder / COMPLETE)}
+    longer = {
+        arm.label: sum(len(own) < len(arms[arm.label].attempts[case]) for case, own in arm.attempts.items())
+        for arm in study.arms
+    }
+    pairs = {"own words": (OWN, CHECKS), "filler": (FILLER, CHECKS), "plain retry": (RETRY, CHECKS)}
+    pairs["own words against filler"] = (OWN, FILLER)
+    return longer, {name: paired(arms[one], arms[other]) for name, (one, other) in pairs.items()}
+
+
 def compute(folder: Path) -> Mapping[str, str]:
     study = studies.read(folder)
     arms = {arm.label: arm for arm in study.arms}
     equal = {arm: study.row(arm).differences["equal_attempts"] for arm in (OWN, FILLER, RETRY)}
     priced = {arm: study.row(arm).differences["equal_tokens"] for arm in equal}
-    content, checks = contents(study), study.row(CHECKS)
+    content, checks = contents(study), arms[CHECKS]
+    room = compared(checks.verdicts(), checks.verdicts(1), clusters=checks.clusters)
+    family = [difference.p_tasks for difference in (*equal.values(), *priced.values())]
+    both = dict(zip((*equal, *(f"{arm}_tokens" for arm in priced)), holm(family), strict=True))
     earlier = studies.read(folder.parent / EARLIER)
     compared_before = compare(earlier.arms, CHECKS)
     repeats = repeated(folder)
+    cut, complete = completed(folder, study)
     values = {
+        "cut": cut,
+        "complete": complete,
+        "equal_tokens": priced,
         "equal": equal,
         "priced": {arm: priced[arm].verdict_beside(equal[arm]).replace("-", "−") for arm in equal},
         "content": content,
         "verdict": verdict(equal[OWN], equal[FILLER], content),
         "hypotheses": hypotheses(equal[OWN], content),
-        "added": checks.final.value - checks.first.value,
+        "added": room.value,
+        "room": room,
+        "both": both,
+        "beside_retry": next(row.differences for row in compare(study.arms, RETRY).rows if row.arm == OWN),
         "firsts": firsts(arms),
         "broken": sum(map(broken, study.arms)),
         "before": next(row.differences for row in compared_before.rows if row.arm == OWN)["equal_attempts"],
@@ -231,11 +256,15 @@ def answer(folder: Path) -> Row:
     study = studies.read(folder)
     content = contents(study)
     own, filler, retry = (study.row(arm).differences["equal_attempts"] for arm in (OWN, FILLER, RETRY))
+    tokens_ = study.row(OWN).differences["equal_tokens"]
+    claims = {
+        difference: f"{points(difference)} ({studies.claim(difference)})" for difference in (tokens_, filler, retry)
+    }
     text = (
-        f"{verdict(own, filler, content)}: {points(own)} points ({studies.claim(own)}; {own.won} won, {own.lost} lost; "
-        f"room {percent(own.room or 0)}); filler of the same length {points(filler)} ({studies.claim(filler)}), plain "
-        f"retry {points(retry)} ({studies.claim(retry)}); own words against filler {points(content)}, "
-        f"p {content.p_tasks:.2g}"
+        f"{verdict(own, filler, content)}, of {percent(own.room or 0)} that they could lose: {points(own)} points "
+        f"({studies.claim(own)}; {own.won} won, {own.lost} lost), at equal tokens {claims[tokens_]}; filler of their "
+        f"length {claims[filler]}, plain retry {claims[retry]}; own words against filler {points(content)}, "
+        f"p {content.p_tasks:.2g} (uncorrected, exploratory)"
     )
     return Row(text, f"{own.n} in {own.clusters} templates")
 

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from experiments.own_words_with_room.planned import hypotheses, verdict
+from experiments.own_words_with_room.analysis import hypotheses, verdict
 from reflexion_lab.analysis.comparison.lines import Difference
 
 EVEN = Difference(
@@ -58,4 +58,4 @@ def test_content_is_confirmed_only_after_a_loss():
     loss, content = outcome(-0.1), outcome(-0.1)
     assert hypotheses(loss, content) == ("detected", "detected")
     assert hypotheses(loss, EVEN) == ("detected", "not detected")
-    assert hypotheses(EVEN, content) == ("not detected", "exploratory, since the first is not detected")
+    assert hypotheses(EVEN, content) == ("not detected", "uncorrected, so exploratory")
