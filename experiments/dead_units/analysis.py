@@ -6,22 +6,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
 from experiments._tools.evidence import CASES, Row, read_rows
 from experiments._tools.output import plain_axes, save
-from experiments._tools.recompute import README, TABLE, csv_text, main, points, readme
+from experiments._tools.recompute import README, TABLE, csv_text, main, points, readme, share
 from experiments.dead_units.student import chance_of_draw
 from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.comparison import compare
 from reflexion_lab.analysis.comparison.cases import load_cases
 from reflexion_lab.analysis.comparison.lines import Difference
 from reflexion_lab.analysis.report.cells import p_value
+from reflexion_lab.analysis.stats import bootstrap
 from reflexion_lab.analysis.stats import power as powers
-from reflexion_lab.analysis.stats.intervals import Estimate
+from reflexion_lab.analysis.stats.intervals import Estimate, Rate
 from reflexion_lab.analysis.stats.permutation import holm
 from reflexion_lab.analysis.stats.power import Design
 from reflexion_lab.runner.folder.registration import FILE, Registration, read
@@ -47,7 +48,8 @@ WIDER = 0.1
 """A margin beside that of study.yaml."""
 RETRY = 2
 """The attempt of a retry; attempt 1 is the failed program."""
-PILOT = "pilot.csv"
+PILOT, FIRST_STAGE = "pilot.csv", "first_stage.csv"
+DRAWS = 8
 STUDENT = Path("conf", "model", "dead_units_student.yaml")
 
 
@@ -233,6 +235,31 @@ def pilot(folder: Path) -> dict[str, Any]:
     }  # fmt: skip
 
 
+class Hazard(NamedTuple):
+    """The draws of a number, at the tasks that all earlier ones failed: those that pass their visible tests."""
+
+    draw: int
+    passed: Rate
+    """Over templates."""
+    left: int
+    """Tasks without a pass yet."""
+
+
+def first_stage(folder: Path) -> list[Hazard]:
+    """By number of the draw, from the evidence that `pilot` wrote of the run with eight draws."""
+    by_draw: dict[int, list[tuple[str, bool]]] = {}
+    for row in read_rows(folder / FIRST_STAGE):
+        by_draw.setdefault(int(row["attempt"]), []).append((row["task"].rpartition("/")[0], row["passed"] == "1"))
+    rates_ = {number: bootstrap.rate(own) for number, own in sorted(by_draw.items())}
+    return [Hazard(number, passed, passed.n - passed.k) for number, passed in rates_.items()]
+
+
+def room(folder: Path) -> Rate:
+    """Pass rate of the last three draws, at tasks that every earlier one failed: the most that a retry can lose."""
+    rows = [row for row in read_rows(folder / FIRST_STAGE) if int(row["attempt"]) > DRAWS - 3]
+    return bootstrap.rate((row["task"].rpartition("/")[0], row["passed"] == "1") for row in rows)
+
+
 def compute(folder: Path) -> Mapping[str, str]:
     shares, rows, margin = rates(folder), contrasts(folder), read(folder / FILE).equivalence_margin
     values = {
@@ -240,6 +267,7 @@ def compute(folder: Path) -> Mapping[str, str]:
         "held_rates": sum(map(holds, shares)), "held": sum(map(holds, rows)), "detected": detected,
         "readings": {role: reading(rows, role, margin) for role in ROLES}, "student": student(folder),
         "pilot": pilot(folder), "margin": margin, "wider": WIDER, "study": read(folder / FILE),
+        "stage": first_stage(folder), "room": room(folder),
         "designs": designs(folder, rows),
         "blind": next(row for row in shares if row["arm"] == BLIND),
     }  # fmt: skip
@@ -251,7 +279,8 @@ def answer(folder: Path) -> Row:
     rows = contrasts(folder)
     harm, repaid, more = (cell(at(rows, "user", *pair)) for pair in CONTRASTS[:3])
     text = (
-        "file and keys stand; not registered, its size must come from the first stage. For a simulated student: bare "
+        f"not with SmolLM2: where five draws failed, the next pass in {share(room(folder))}, so there is no room for "
+        "a harm of 6 points; file and keys stand for another model. For a simulated student: bare "
         f"program {harm} points against a blind draw, failing checks {repaid} against the bare program and {more} "
         f"against the draw; {sum(map(holds, rows))} of {len(rows)} "
         "intervals hold what was planted"
