@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from reflexion_lab.io.terminal import signals_handled
 from reflexion_lab.io.terminal_text import visible
@@ -59,7 +59,20 @@ def parser() -> argparse.ArgumentParser:
 
 
 class Arguments(argparse.ArgumentParser):
-    """A parser whose error messages name the nearest choice and escape control characters in arguments."""
+    """A parser whose error messages name the nearest choice and escape control characters in arguments. Options may
+    stand between a command's other words.
+    """
+
+    _is_between = False
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        if self._subparsers or self._is_between:
+            return super().parse_known_args(args, namespace)
+        self._is_between = True
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._is_between = False
 
     def error(self, message: str) -> NoReturn:
         if wrong := re.search(r"invalid choice: '(.*)' \(choose from (.*)\)$", message):

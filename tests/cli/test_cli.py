@@ -51,6 +51,19 @@ def test_every_command_has_help(capsys):
     assert "actor, benchmark, critic, curator, embedder, evaluator" in " ".join(text.split())
 
 
+@pytest.mark.parametrize(
+    ("words", "name", "values"),
+    [
+        (("compare", "a", "--baseline", "retry", "b"), "runs", ["a", "b"]),
+        (("calibrate", "model=simulated", "--tasks", "4", "seed=1"), "overrides", ["model=simulated", "seed=1"]),
+        (("estimate", "seed=1", "--json", "model=simulated"), "overrides", ["seed=1", "model=simulated"]),
+        (("lint-dataset", "--mutants", "0", "basics", "seed=2"), "overrides", ["basics", "seed=2"]),
+    ],
+)  # fmt: skip
+def test_options_may_stand_between_words(words, name, values):
+    assert getattr(cli.parser().parse_args([*words]), name) == values
+
+
 def test_a_chat_server_is_not_asked_to_continue_a_file(tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OPENAI_API_KEY", "planted-key")
