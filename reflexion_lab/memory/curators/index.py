@@ -55,6 +55,7 @@ class Index:
     def _update(self, items: Sequence[Item]) -> None:
         if items is self._items:
             return
+        self._items = []  # until all are indexed, those of no caller
         by_id = {item.item_id: item for item in items}
         texts = _texts(items)
         known, gone = [*self._documents.texts.items()], 0

@@ -40,4 +40,5 @@ class BM25(Postings):
         idf = np.array([*words.values()]) * np.log(1 + (len(lengths) - df + 0.5) / (df + 0.5))
         saturation = self._k1 * (1 - self._b + self._b * lengths / lengths.mean())
         scores = np.bincount(holding, np.repeat(idf, df) * tf / (tf + saturation[holding]), len(lengths))
-        return best(scores / idf.sum(), k, first, DIGITS)
+        top = scores.max()  # rounded as shares of it: a word of all documents gives sums of 1e-6, and less
+        return [Hit(hit.number, hit.score * float(top / idf.sum())) for hit in best(scores / top, k, first, DIGITS)]

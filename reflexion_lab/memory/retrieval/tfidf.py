@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import traceback
 from array import array
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -41,16 +42,16 @@ class TfIdf:
 
     def add(self, documents: Sequence[str]) -> None:
         with self._lock:
+            self._weights = None
             for document in documents:
-                counts = Counter(tokens(document, self._min_length))
+                counts = Counter(sorted(tokens(document, self._min_length)))  # sums do not depend on the order
                 columns = [self._columns.setdefault(word, len(self._columns)) for word in counts]
+                self._words.extend(columns)  # first: fails while an exception's traceback holds a view
+                self._counts.extend(counts.values())
+                self._ends.append(len(self._words))
                 self._frequencies.extend([0] * (len(self._columns) - len(self._frequencies)))
                 for column in columns:
                     self._frequencies[column] += 1
-                self._words.extend(columns)
-                self._counts.extend(counts.values())
-                self._ends.append(len(self._words))
-            self._weights = None
 
     def forget(self, before: int) -> None:
         with self._lock:
@@ -74,7 +75,11 @@ class TfIdf:
         counts = Counter(tokens(query, self._min_length))
         with self._lock:
             known = {self._columns[word]: count for word, count in counts.items() if word in self._columns}
-            scores, first = self._cosines(known) if known and k > 0 else None, self._first
+            try:
+                scores, first = self._cosines(known) if known and k > 0 else None, self._first
+            except BaseException as problem:  # whoever keeps it would keep the views
+                traceback.clear_frames(problem.__traceback__)
+                raise
         return [] if scores is None else best(scores, k, first, DIGITS)
 
     def _cosines(self, query: Mapping[int, int]) -> Array:

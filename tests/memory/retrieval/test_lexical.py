@@ -175,3 +175,26 @@ def test_a_chinese_or_japanese_sentence_is_found_by_its_words(make):
     retriever.add(["返回列表中最大的数", "文字列を逆順にする関数", "sum of a list"])
     assert [retriever.rank(question, 1)[0].number for question in ("列表最大的数是什么", "逆順の文字列")] == [0, 1]
     assert tokens("Python程序 of x") == ["python", "程序", "x"]
+
+
+def test_an_exception_of_a_query_that_someone_keeps_breaks_no_later_document(monkeypatch):
+    retriever = grown(TfIdf())
+    kept = []
+    with monkeypatch.context() as patch:
+        patch.setattr("numpy.linalg.norm", lambda *_: 1 / 0)
+        try:
+            retriever.rank(QUERIES[0], 3)
+        except ZeroDivisionError as problem:
+            kept.append(problem)  # as a notebook keeps the last one
+    retriever.add(["prime numbers of a novel kind"])
+    again = grown(TfIdf())
+    again.add(["prime numbers of a novel kind"])
+    assert kept and retriever.rank("novel prime", 5) == again.rank("novel prime", 5) != []
+
+
+def test_bm25_keeps_the_order_of_weak_matches():
+    retriever, documents = BM25(), [f"common{' filler' * (number % 50)}" for number in range(3000)]
+    retriever.add(documents)
+    hits = retriever.rank(" ".join(["common", *(f"unknown{number}" for number in range(300))]), 3000)
+    lengths = [len(documents[hit.number].split()) for hit in hits]
+    assert lengths == sorted(lengths) and hits[-1].score < 1e-6
