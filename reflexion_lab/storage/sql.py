@@ -211,7 +211,8 @@ class Database:
         self.url = parsed(place, key)
         self.place = without_password(self.url)
         self.is_file = self.url.get_backend_name() == "sqlite"
-        self.path = Path(self.place).absolute()  # of a file: it is opened later, perhaps from another folder
+        self.path = Path(self.place).absolute() if self.is_file else Path()
+        """Of a file, which is opened later, perhaps from another folder."""
         self.patience = PATIENCE
         self._tables = tables
         self._error, self._readonly = error, readonly
@@ -391,7 +392,7 @@ class Database:
             )
             event.listen(engine, "connect", _alive)
             return engine
-        path, is_uri = self.path, self.place.startswith("file:")
+        path, is_uri = self.path, "uri" in self.url.query
         url = self.url if is_uri else self.url.set(database=str(path))
         if not self._readonly:
             if not is_uri:

@@ -2,9 +2,11 @@
 
 import json
 import os
+import shutil
 
 import pytest
 
+from reflexion_lab.cli.main import main
 from reflexion_lab.errors import DataError
 from reflexion_lab.runner.config.grid import cells
 from reflexion_lab.runner.config.parts import load_benchmark
@@ -50,11 +52,13 @@ def parses(monkeypatch):
 
 
 def test_an_unchanged_file_is_parsed_once_a_process_and_a_changed_one_anew(parses, tmp_path):
-    path = tmp_path / "tasks.jsonl"
+    path, written = tmp_path / "tasks.jsonl", [("", 0)]
 
     def tasks(text, nanoseconds, *more):
-        path.write_text(text)
-        os.utime(path, ns=(nanoseconds, nanoseconds))
+        if (text, nanoseconds) != written[-1]:
+            path.write_text(text)
+            os.utime(path, ns=(nanoseconds, nanoseconds))
+            written.append((text, nanoseconds))
         return load_benchmark(cells([f"benchmark={path}", *more])[0].cfg).tasks
 
     row, other = json.dumps(TASK), json.dumps(TASK | {"task_id": "b"})  # of one length
@@ -79,3 +83,28 @@ def test_a_file_that_changes_between_two_sweeps_of_a_process_makes_finished_cell
     states = sweep(words, quiet=True).states.values()
     assert all(state.again.startswith("benchmark_digest changed") for state in states)
     assert len(parses) == 2
+
+
+def test_a_file_that_is_replaced_with_its_times_and_size_is_parsed_anew(parses, tmp_path):
+    paths = [tmp_path / name for name in ("tasks.jsonl", "other.jsonl")]
+    for path, task_id in zip(paths, "ab", strict=True):
+        path.write_text(json.dumps(TASK | {"task_id": task_id}))
+        os.utime(path, ns=(1, 1))
+    load = lambda: load_benchmark(cells([f"benchmark={paths[0]}"])[0].cfg).tasks[0].task_id  # noqa: E731
+    assert load() == "a"
+    shutil.copy2(paths[1], paths[0])
+    assert load() == "b"
+
+
+def test_seeds_of_one_file_that_was_edited_between_them_are_not_compared(tmp_path, capsys):
+    path, texts = tmp_path / "tasks.jsonl", [json.dumps(TASK | {"task_id": name}) for name in "abcdef"]
+    words = [f"benchmark={path}", "model=simulated", "tracker=none", f"run_root={tmp_path}/runs", "benchmark.sample=3"]
+    for seed, ending in ((0, "\n"), (1, "\n\n")):
+        path.write_text(ending.join(texts))
+        sweep([*words, f"seed={seed}"], quiet=True)
+    assert main(["compare", f"{tmp_path}/runs"]) == 0  # other tasks of one file, in which a blank line is no change
+    path.write_text("\n".join(texts[1:]))
+    sweep([*words, "seed=2"], quiet=True)
+    capsys.readouterr()
+    assert main(["compare", f"{tmp_path}/runs"]) == 2
+    assert "error:" in capsys.readouterr().err

@@ -173,8 +173,7 @@ def _check_benchmarks(arms: Sequence[Arm]) -> None:
         for other, known in (manifests[0], first.setdefault(manifest.seed, (arm, manifest))):
             if not comparable(known, manifest):
                 benchmarks = " and ".join(
-                    f"{it.benchmark} {it.benchmark_digest[: 12 * (known.seed == manifest.seed)]} in {arm.label}, "
-                    f"{it.run_id}"
+                    f"{it.benchmark} {it.benchmark_digest[:12]} in {arm.label}, {it.run_id}"
                     for arm, it in ((other, known), (arm, manifest))
                 )
                 hint = "--where benchmark=NAME, or benchmark.load.path=FILE, takes the runs of one"

@@ -368,7 +368,9 @@ def _loaded(cfg: RunConfig, parts: Mapping[str, Any]) -> Any:
     """What the loader of the benchmark returns: read once a process from an unchanged file by a loader of the lab."""
     load = cfg.benchmark.load
     files = _files(load)
-    if own_targets(load) or (load.keys() >= {"path"} and not files):
+    path = str(Path(str(load.get("path"))).absolute())
+    is_versioned = "path" not in load or path in (name for name, *_ in files)  # neither a folder nor the hub
+    if own_targets(load) or "_args_" in load or not is_versioned:
         return build(load, "benchmark.load", parts)
     computes = parts["compute"] and cfg.whole["sandbox"]
     kept = _kept(msgspec.json.encode([load, parts.get("fields"), computes], order="sorted"), files)
@@ -529,11 +531,11 @@ def any_node(node: Any, is_such: Callable[[Mapping[str, Any]], bool]) -> bool:
     return isinstance(node, list) and any(any_node(value, is_such) for value in node)
 
 
-def _files(node: Mapping[str, Any]) -> tuple[tuple[str, int, int], ...]:
-    """Files named by a node, with times of change and sizes: a changed file is another model, or another benchmark."""
+def _files(node: Mapping[str, Any]) -> tuple[tuple[str, int, int, int], ...]:
+    """Files named by a node, with their versions: a changed or replaced one is another model, or another benchmark."""
     names = [value for value in node.values() if isinstance(value, str)]
     paths = [Path(name).absolute() for name in names if isfile(name)]  # noqa: PTH113 - `Path` raises for a long text
-    return tuple((str(path), path.stat().st_mtime_ns, path.stat().st_size) for path in paths)
+    return tuple((str(path), path.stat().st_ino, path.stat().st_ctime_ns, path.stat().st_size) for path in paths)
 
 
 class _OwnModel(WrappedModel):
@@ -556,7 +558,7 @@ def _own_model(node: Mapping[str, Any]) -> Model | None:
 
 
 @functools.cache
-def _model(node: bytes, files: tuple[tuple[str, int, int], ...]) -> Model:
+def _model(node: bytes, files: tuple[tuple[str, int, int, int], ...]) -> Model:
     """One instance per process, config and version of its `files`, so that weights are loaded once."""
     model: Model = build(msgspec.json.decode(node), "model")
     return model

@@ -219,10 +219,18 @@ def same_tasks(first: Manifest, other: Manifest) -> bool:
 
 
 def comparable(first: Manifest, other: Manifest) -> bool:
-    """Whether two runs may stand in one table: of one benchmark, and with the same tasks if their seeds are equal."""
+    """Whether two runs may stand in one table: of one benchmark, with the same tasks if their seeds are equal, or
+    where both read the same file.
+    """
     if first.benchmark != other.benchmark:
         return first.tasks_digest == other.tasks_digest != ""
-    return first.seed != other.seed or same_tasks(first, other)
+    if first.seed == other.seed:
+        return same_tasks(first, other)
+    load = value_at(first.config, "benchmark.load")  # None of a file of cases
+    is_one_file = (
+        first.provenance.benchmark_file_digest and load == value_at(other.config, "benchmark.load") is not None
+    )
+    return not is_one_file or same_tasks(first, other)
 
 
 def _drawn(run: Manifest) -> str:
