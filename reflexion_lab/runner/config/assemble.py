@@ -120,6 +120,8 @@ def assemble(config: RunConfig | Config | Mapping[str, Any]) -> Lab:
     `config`: a composed config; or a plain mapping, the config of a manifest. Raises ConfigError: a value is invalid, a
     key is unused, or a resumed run began with another config.
     """
+    with warnings.catch_warnings():  # else Python shows a warning once a process, and a further run has none
+        pass
     cfg = RunConfig.of(restored(config) if isinstance(config, dict) else config)
     check(cfg, is_recorded=isinstance(config, dict))
     cfg = resolved(cfg)

@@ -98,5 +98,5 @@ def test_a_launcher_that_fails_is_the_reason_of_every_cell(tmp_path, monkeypatch
     words = [f"run_root={tmp_path}", "model=simulated", "actor=single_shot", "tracker=none", "quiet=true", "seed=0,1"]
     assert main(["run", "-m", *words, "hydra/launcher=submitit"]) == 2
     errors = capsys.readouterr().err
-    assert errors.count("its process was lost (RuntimeError: Could not detect") == 2
+    assert errors.count("cells 0, 1: its process was lost (RuntimeError: Could not detect") == 1
     assert [state.status for state in Sweep.of(words).states.values()] == ["failed", "failed"]
