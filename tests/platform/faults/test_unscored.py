@@ -112,7 +112,7 @@ def test_a_sweep_asks_its_unscored_cells_again_and_begins_none(breaking, tmp_pat
     words += ["benchmark.load.seed=0", "sweep_id=one"]
     breaking.extend(SPOILT.visible_tests)
     assert main([*words, "seed=0,1"]) == 2
-    assert "cell 0: 1 harness errors; only=unscored asks again" in capsys.readouterr().err
+    assert "cells 0, 1: 1 harness errors; only=unscored asks again" in capsys.readouterr().err
     assert main([*words, "seed=0,1,2", "only=unscored"]) == 2
     breaking.clear()
     assert main([*words, "seed=0,1", "only=unscored"]) == 0
