@@ -207,7 +207,7 @@ def completed(folder: Path, study: studies.Study) -> tuple[dict[str, int], dict[
     }
     pairs = {"own words": (OWN, CHECKS), "filler": (FILLER, CHECKS), "plain retry": (RETRY, CHECKS)}
     pairs["own words against filler"] = (OWN, FILLER)
-    return longer, {name: paired(arms[one], arms[other]) for name, (one, other) in pairs.items()}
+    return longer, {name: paired(arms[arm], arms[baseline]) for name, (arm, baseline) in pairs.items()}
 
 
 def compute(folder: Path) -> Mapping[str, str]:
@@ -256,13 +256,13 @@ def answer(folder: Path) -> Row:
     study = studies.read(folder)
     content = contents(study)
     own, filler, retry = (study.row(arm).differences["equal_attempts"] for arm in (OWN, FILLER, RETRY))
-    tokens_ = study.row(OWN).differences["equal_tokens"]
+    priced = study.row(OWN).differences["equal_tokens"]
     claims = {
-        difference: f"{points(difference)} ({studies.claim(difference)})" for difference in (tokens_, filler, retry)
+        difference: f"{points(difference)} ({studies.claim(difference)})" for difference in (priced, filler, retry)
     }
     text = (
         f"{verdict(own, filler, content)}, of {percent(own.room or 0)} that they could lose: {points(own)} points "
-        f"({studies.claim(own)}; {own.won} won, {own.lost} lost), at equal tokens {claims[tokens_]}; filler of their "
+        f"({studies.claim(own)}; {own.won} won, {own.lost} lost), at equal tokens {claims[priced]}; filler of their "
         f"length {claims[filler]}, plain retry {claims[retry]}; own words against filler {points(content)}, "
         f"p {content.p_tasks:.2g} (uncorrected, exploratory)"
     )

@@ -28,14 +28,14 @@ class BM25(Postings):
         import numpy as np
 
         words = Counter(self._words(query))
-        found, ends, lengths, first = self._found(words)
-        if k < 1 or not len(found):
+        holders, ends, lengths, first = self._holders(words)
+        if k < 1 or not len(holders):
             return []
-        begins = np.ones(len(found) + 1, bool)  # of a document in the postings of a word
-        begins[1:-1] = found[1:] != found[:-1]
+        begins = np.ones(len(holders) + 1, bool)  # of a document in the postings of a word
+        begins[1:-1] = holders[1:] != holders[:-1]
         begins[ends] = True
         starts = np.flatnonzero(begins)
-        holding, tf = found[starts[:-1]], np.diff(starts)
+        holding, tf = holders[starts[:-1]], np.diff(starts)
         df = np.diff(np.searchsorted(starts, ends), prepend=0)
         idf = np.array([*words.values()]) * np.log(1 + (len(lengths) - df + 0.5) / (df + 0.5))
         saturation = self._k1 * (1 - self._b + self._b * lengths / lengths.mean())

@@ -64,21 +64,21 @@ class Postings:
                 del self._sizes[: self._first - self._dropped]
                 self._dropped = self._first
 
-    def _found(self, words: Iterable[str]) -> tuple[Array, Array, Array, int]:
+    def _holders(self, words: Iterable[str]) -> tuple[Array, Array, Array, int]:
         """The postings of each word, one after another, and where each ends; the documents' sizes; the number of the
         oldest remaining document, from which the others are counted.
         """
         import numpy as np
 
-        found, ends = numbers(), numbers()
+        holders, ends = numbers(), numbers()
         with self._lock:
             first = self._first
             for word in words:
                 row = self._postings.get(word, ends[:0])
-                found += row[bisect_left(row, first) :]
-                ends.append(len(found))
+                holders += row[bisect_left(row, first) :]
+                ends.append(len(holders))
             sizes = np.array(self._sizes[first - self._dropped :], float)
-        return np.asarray(found) - first, np.asarray(ends), sizes, first
+        return np.asarray(holders) - first, np.asarray(ends), sizes, first
 
 
 def best(scores: Array, k: int, first: int, digits: int | None = None) -> list[Hit]:

@@ -29,6 +29,6 @@ class Jaccard(Postings):
         words = self._words(query)
         if k < 1 or not words:
             return []
-        found, _, sizes, first = self._found(words)
-        common = np.bincount(found, minlength=len(sizes))
+        holders, _, sizes, first = self._holders(words)
+        common = np.bincount(holders, minlength=len(sizes))
         return best(common / (len(words) + sizes - common), k, first)
