@@ -50,6 +50,7 @@ LONG = 12
 """Letters of the longest word that vocabularies usually contain."""
 
 
+@functools.lru_cache(256)  # a prompt is estimated when it is fitted, when it is answered and when it is remembered
 def estimated(text: str) -> int:
     """Upper estimate of the number of tokens: a word counts one per four letters, rounded up (two if it is long or in
     capitals), an indentation one, any other character its UTF-8 bytes, beyond ASCII one less. Random letters and rare

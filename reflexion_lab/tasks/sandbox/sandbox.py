@@ -541,7 +541,7 @@ def _judged(prepared: Prepared, test: ast.expr, values: list[Any], decoder: Deco
         verdict = judge(test, decoder.decode(*values))
     except Unreadable as problem:
         return prepared.result("error", error_type="Unreadable", message=readable(str(problem)))
-    texts = {field: readable(text) for field, text in verdict._asdict().items()}
+    texts = {field: readable(text) for field, text in verdict._asdict().items() if text}
     return prepared.result(**texts, seconds=finite(seconds))
 
 
@@ -586,7 +586,7 @@ def entries(report: bytes, nonce: str) -> list[list[object]]:
     for line in report.split(b"\n"):
         if line.startswith(mark):
             with contextlib.suppress(ValueError, RecursionError):  # lines by a candidate
-                parsed.append(json.loads(line[len(mark) :]))
+                parsed.append(json.loads(line[len(mark) :].decode()))
     return parsed
 
 

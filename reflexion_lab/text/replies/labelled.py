@@ -98,13 +98,19 @@ class Labels:
         texts = [text for line in lines for text in (line, *_EXPLAINED.findall(line)) if not _VARIABLE.search(text)]
         return frozenset(text for text in map(letters, texts) if len(text) >= LEAST)
 
+    @cached_property
+    def _long_lines(self) -> tuple[str, ...]:
+        """Lines of the form with which more may follow on the same line."""
+        return tuple(each for each in self._form if len(each) > SHORT)
+
     def own(self, text: str) -> str:
         """`text` without a line of the templates, or the explanation of a label, that it repeats at its beginning; the
         rest of that line counts if it has enough words.
         """
         first, name = letters(text.partition("\n")[0]), letters(text)
-        echoes = (each for each in self._form if each == first or (len(each) > SHORT and name.startswith(each)))
-        length = max(map(len, echoes), default=0)
+        length = len(first) if first in self._form else 0
+        if name.startswith(self._long_lines):
+            length = max(length, *(len(each) for each in self._long_lines if name.startswith(each)))
         last = next(islice(re.finditer(r"[^\W_]", text), length - 1, None), None) if length else None
         if last is None:
             return text
