@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import os
 import re
 import textwrap
 from typing import TYPE_CHECKING
@@ -35,6 +37,8 @@ Run a benchmark through the loop. All further arguments are Hydra overrides:
   reflexion-lab run -m seed=0,1,2             one run per value
   reflexion-lab run ... resume=runs/FOLDER    finish an interrupted run; only=unscored:
                                               repeat what server or sandbox failed
+  reflexion-lab run --processes 8 ...         the tasks in 8 processes, for a model that
+                                              answers faster than one process asks
   reflexion-lab run --json ...                print JSON; with -m, one per cell
   reflexion-lab run --cfg job                 print the whole config
   reflexion-lab run --choices [GROUP]         print what each group can be
@@ -58,12 +62,15 @@ def run(arguments: list[str]) -> int:
         return 0
     if "--choices" in arguments:
         return _choices(groups, [part for part in arguments if part != "--choices"])
-    as_json = "--json" in arguments
-    arguments = [part for part in arguments if part != "--json"]
+    parser = argparse.ArgumentParser("reflexion-lab run", add_help=False, allow_abbrev=False)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--processes", type=int, metavar="N")
+    flags, arguments = parser.parse_known_args(arguments)
+    as_json, processes = flags.json, flags.processes
     # Hydra accepts the flag only before the overrides; people write it anywhere.
     overrides = [part for part in arguments if part not in ("-m", "--multirun", "hydra.mode=MULTIRUN")]
-    if len(overrides) < len(arguments):
-        return run_many(overrides, as_json)
+    if len(overrides) < len(arguments) or processes is not None:
+        return run_many(overrides if processes is None else in_processes(processes, overrides), as_json)
     results: list[Summary | Exception] = []
 
     def job(cfg: Config) -> None:
@@ -98,6 +105,22 @@ def _choices(groups: list[str], wanted: list[str]) -> int:
         for text in about if wanted else [f"{group}: {', '.join(tops)}"]:
             print(textwrap.fill(re.sub(r"\s+", " ", text), 80, subsequent_indent="    "))
     return 0
+
+
+def in_processes(n: int, words: list[str]) -> list[str]:
+    """Overrides of a sweep over `n` shards of the benchmark, in as many processes, which share the cores.
+
+    Raises ConfigError: `n` is below 2, or one of the overrides `words` chooses shards or a launcher.
+    """
+    if n < 2:
+        raise ConfigError("--processes", n, "2 or more")
+    if own := [word for word in words if re.match(r"\+*(benchmark\.shard|hydra/launcher)=", word)]:
+        raise ConfigError("--processes", f"{own[0]} beside it", "one of both")
+    shards = ",".join(f"{shard}/{n}" for shard in range(n))
+    servers = [f"sandbox.servers={max(1, (os.cpu_count() or 1) // n)}"]
+    has_servers = any(word.startswith("sandbox.servers=") for word in words)
+    launcher = ["hydra/launcher=joblib", f"hydra.launcher.n_jobs={n}"]
+    return [*words, f"benchmark.shard={shards}", *launcher, *servers * (not has_servers)]
 
 
 def run_many(overrides: list[str], as_json: bool = False) -> int:

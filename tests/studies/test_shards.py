@@ -229,6 +229,24 @@ def test_a_run_resumes_as_its_own_shard_alone(cut):
 
 
 @pytest.mark.slow
+def test_a_run_in_processes_is_the_whole(whole, tmp_path, capsys):
+    assert main(["run", "-m", "--processes", "2", *SMALL, f"run_root={tmp_path}", *ARMS]) == 0, capsys.readouterr().err
+    (arms, comparison), (pooled, of_shards) = (side_by_side(folders(each)) for each in (whole, tmp_path))
+    assert verdicts(pooled) == verdicts(arms)
+    assert table(of_shards) == table(comparison)
+
+
+@pytest.mark.parametrize(("words", "problem"), [
+    (["--processes=1"], "--processes: got 1, expected 2 or more"),
+    (["--processes", "4", "benchmark.shard=0/2"], "--processes: got benchmark.shard=0/2 beside it"),
+    (["hydra/launcher=ray", "--processes=4"], "--processes: got hydra/launcher=ray beside it"),
+])  # fmt: skip
+def test_processes_are_several_and_alone(words, problem, tmp_path, capsys):
+    assert main(["run", *SMALL, f"run_root={tmp_path}", *words]) == 2
+    assert problem in capsys.readouterr().err
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("launcher", ["joblib", "ray", "submitit_local"])
 def test_shards_by_a_launcher_are_the_whole(launcher, whole, tmp_path, capsys):
     words = [*SMALL, f"run_root={tmp_path}", *ARMS, IN_FOUR, f"hydra/launcher={launcher}"]
