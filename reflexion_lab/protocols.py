@@ -284,6 +284,10 @@ class Retriever(Protocol):
         """At most `k` nearest documents of scores above 0, best first, the newer on a tie; [] for `k` of 0 or less."""
 
 
+TextKind = Literal["query", "document"]
+"""Whether a text is searched with or searched for; some models want another prompt before either."""
+
+
 class Embedder(Protocol):
     """Turns texts into vectors."""
 
@@ -294,7 +298,7 @@ class Embedder(Protocol):
     @property
     def dimensions(self) -> int: ...
 
-    def embed(self, texts: Sequence[str]) -> NDArray[float32]:
+    def embed(self, texts: Sequence[str], kind: TextKind) -> NDArray[float32]:
         """Vectors of `texts`, shape (len(texts), dimensions): rows of length 1, row i of text i."""
 
 

@@ -16,7 +16,7 @@ TEXTS = [
 ]  # fmt: skip
 MAKE = {
     "minilm": lambda folder: MiniLM(),
-    "sentence_transformer": lambda folder: SentenceTransformer(),
+    "sentence_transformer": lambda folder: SentenceTransformer(batch_size=1),
     "cached": lambda folder: CachedEmbedder(MiniLM(), folder / "embeddings.sqlite"),
     "cached_without_a_path": lambda folder: CachedEmbedder(MiniLM(), None),
 }

@@ -33,7 +33,7 @@ class Letters:
     fingerprint = "letters"
     dimensions = 64
 
-    def embed(self, texts):
+    def embed(self, texts, kind="document"):
         vectors = np.full((len(texts), self.dimensions), 1e-3, np.float32)
         for row, text in enumerate(texts):
             for word in tokens(text):

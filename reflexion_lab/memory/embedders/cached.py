@@ -6,13 +6,13 @@ import hashlib
 import threading
 import warnings
 import zlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reflexion_lab.errors import LabError, ModelError, StoreError
-from reflexion_lab.protocols import Embedder
+from reflexion_lab.protocols import Embedder, TextKind
 
 if TYPE_CHECKING:
     from numpy import float32
@@ -22,11 +22,14 @@ if TYPE_CHECKING:
 
 CHUNK = 1024
 """Texts per transaction: a killed process loses at most these."""
+MARKS: Mapping[TextKind, str] = {"query": "query\0", "document": "document\0"}
+"""Begin the digested text where a vector depends on its kind in a way that no config names."""
 
 
 class CachedEmbedder:
     """`embedder` with a cache in the SQLite file `path`; None: no cache. Thread-safe.
 
+    Kinds are apart, unless `embedder` has `prefixes`: a vector is then that of a kind's prefix and the text.
     A damaged, read-only or full file costs time and one warning, never a vector.
     """
 
@@ -37,8 +40,6 @@ class CachedEmbedder:
     def __init__(self, embedder: Embedder, path: str | Path | None) -> None:
         self.hits = self.misses = 0
         self._embedder = embedder
-        self.query_prefix: str = getattr(embedder, "query_prefix", "")
-        self.document_prefix: str = getattr(embedder, "document_prefix", "")
         self._path = None if path is None else Path(path)
         self._lock = threading.Lock()
         self._database: Database | None = None
@@ -54,25 +55,29 @@ class CachedEmbedder:
     def dimensions(self) -> int:
         return self._embedder.dimensions
 
-    def embed(self, texts: Sequence[str]) -> NDArray[float32]:
+    @cached_property
+    def _prefixes(self) -> Mapping[TextKind, str]:
+        return getattr(self._embedder, "prefixes", MARKS)
+
+    def embed(self, texts: Sequence[str], kind: TextKind = "document") -> NDArray[float32]:
         """As `Embedder.embed`; `embedder` gets only unknown texts, each once."""
         import numpy as np
 
         if self._path is None or not texts:
             self.misses += len(texts)
-            return self._embedder.embed(texts)
-        chunks = [self._embed_chunk(texts[start : start + CHUNK]) for start in range(0, len(texts), CHUNK)]
+            return self._embedder.embed(texts, kind)
+        chunks = [self._embed_chunk(texts[start : start + CHUNK], kind) for start in range(0, len(texts), CHUNK)]
         return np.concatenate(chunks)
 
-    def _embed_chunk(self, texts: Sequence[str]) -> NDArray[float32]:
-        digests = [_digest(text) for text in texts]
+    def _embed_chunk(self, texts: Sequence[str], kind: TextKind) -> NDArray[float32]:
+        digests = [_digest(self._prefixes[kind] + text) for text in texts]
         vectors = self._read(set(digests))
         missing = {digest: text for digest, text in zip(digests, texts, strict=True) if digest not in vectors}
         with self._lock:
             self.hits += len(texts) - len(missing)
             self.misses += len(missing)
         if missing:
-            rows = self._embedder.embed(list(missing.values())).astype("<f4")
+            rows = self._embedder.embed(list(missing.values()), kind).astype("<f4")
             new = {digest: row.tobytes() for digest, row in zip(missing, rows, strict=True)}
             self._write(new)
             vectors |= new
@@ -148,13 +153,19 @@ class ReplayEmbedder:
     """Vectors from the embedding cache `path`, opened at first use. Thread-safe.
 
     Raises ModelError: at first use: the file cannot be read, has no such embedder, or lacks a text. `fingerprint`:
-    selects an embedder where the file has several; "": the only one. `query_prefix`, `document_prefix`: as recorded.
+    selects an embedder where the file has several; "": the only one. `query_prefix`, `document_prefix`: as recorded;
+    None: the model's own prompt, or none.
     """
 
     def __init__(
-        self, path: str | Path, fingerprint: str = "", query_prefix: str = "", document_prefix: str = ""
+        self,
+        path: str | Path,
+        fingerprint: str = "",
+        query_prefix: str | None = None,
+        document_prefix: str | None = None,
     ) -> None:
-        self.query_prefix, self.document_prefix = query_prefix, document_prefix
+        given: dict[TextKind, str | None] = {"query": query_prefix, "document": document_prefix}
+        self.prefixes = {kind: MARKS[kind] if text is None else text for kind, text in given.items()}
         self.path = Path(path)
         self._wanted = fingerprint
         self._database = _database(self.path, readonly=True, error=ModelError)
@@ -183,18 +194,19 @@ class ReplayEmbedder:
         statement = select(EMBEDDINGS.c.vector).where(EMBEDDINGS.c.fingerprint == self.fingerprint).limit(1)
         return len(self._database.selected(statement)[0][0]) // 4
 
-    def embed(self, texts: Sequence[str]) -> NDArray[float32]:
+    def embed(self, texts: Sequence[str], kind: TextKind = "document") -> NDArray[float32]:
         import numpy as np
 
         if not texts:
             return np.empty((0, self.dimensions), np.float32)
-        vectors = []
+        vectors, prefix = [], self.prefixes[kind]
+        prefixes = [prefix, ""] if prefix == MARKS[kind] else [prefix]
         for text in texts:
-            digest, beginning = _digest(text), f"the text that begins {text[:80]!r}"
-            stored = _stored(self._database, self.fingerprint, [digest])
+            beginning, digests = f"the text that begins {text[:80]!r}", [_digest(prefix + text) for prefix in prefixes]
+            stored = _stored(self._database, self.fingerprint, digests)
             if not stored:
                 raise ModelError(f"{self.path} holds no vector of {beginning}")
-            if (vector := stored[digest]) is None:
+            if (vector := next(stored[digest] for digest in digests if digest in stored)) is None:
                 raise ModelError(f"{self.path}: the vector of {beginning} is damaged; record it again")
             vectors.append(vector)
         return _matrix(vectors)

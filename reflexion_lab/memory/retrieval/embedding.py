@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 class EmbeddingRetriever:
     """Cosine similarity of sentence vectors; negative values count as 0.
 
-    Thread-safe if `embedder` is. `embedder`: preferably cached; its
-    `query_prefix` and `document_prefix`, if it has them, are put before the texts.
+    Thread-safe if `embedder` is, which is preferably cached.
     """
 
     is_similarity = True
@@ -31,12 +30,10 @@ class EmbeddingRetriever:
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
         self._vectors = Vectors()
-        self._of_query: str = getattr(embedder, "query_prefix", "")
-        self._of_document: str = getattr(embedder, "document_prefix", "")
 
     def add(self, documents: Sequence[str]) -> None:
         if documents:
-            self._vectors.add(self._embedder.embed([self._of_document + text for text in documents]))
+            self._vectors.add(self._embedder.embed(documents, "document"))
 
     def forget(self, before: int) -> None:
         self._vectors.forget(before)
@@ -44,7 +41,7 @@ class EmbeddingRetriever:
     def rank(self, query: str, k: int) -> list[Hit]:
         if k <= 0 or not len(self._vectors):
             return []
-        return self._vectors.rank(self._embedder.embed([self._of_query + query])[0], k)
+        return self._vectors.rank(self._embedder.embed([query], "query")[0], k)
 
 
 ROUNDING = 1e-6

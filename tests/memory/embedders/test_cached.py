@@ -31,7 +31,7 @@ class Hashed:
         self.fingerprint = fingerprint
         self.batches = []
 
-    def embed(self, texts):
+    def embed(self, texts, kind="document"):
         self.batches.append(list(texts))
         vectors = np.zeros((len(texts), self.dimensions), np.float32)
         for row, text in enumerate(texts):
@@ -90,7 +90,7 @@ def test_known_texts_do_not_load_any_weights(path):
         def dimensions(self):
             raise AssertionError("the weights were loaded")
 
-        def embed(self, texts):
+        def embed(self, texts, kind="document"):
             raise AssertionError("the weights were loaded")
 
     assert np.array_equal(CachedEmbedder(Unloaded(), path).embed(TEXTS), right(TEXTS))

@@ -9,8 +9,8 @@ import pytest
 
 import reflexion_lab as rl
 from reflexion_lab.cli.main import main
-from reflexion_lab.errors import ModelError
-from reflexion_lab.memory.embedders.cached import CachedEmbedder
+from reflexion_lab.errors import ConfigError, ModelError
+from reflexion_lab.memory.embedders.cached import CachedEmbedder, ReplayEmbedder
 from reflexion_lab.memory.embedders.minilm import packaged
 from reflexion_lab.memory.embedders.sentence_transformer import SentenceTransformer
 from reflexion_lab.memory.retrieval.embedding import EmbeddingRetriever
@@ -99,25 +99,54 @@ def test_the_missing_library_is_named_with_how_to_install_it(monkeypatch):
         SentenceTransformer().embed(TEXTS)
 
 
+def prompted(folder, **prompts):
+    """The packaged model with prompts of its own."""
+    copy(folder)
+    settings = folder / "config_sentence_transformers.json"
+    settings.write_text(json.dumps(json.loads(settings.read_text()) | {"prompts": prompts}))
+    return str(folder)
+
+
 @pytest.mark.slow
-def test_prompts_of_a_model_are_put_before_the_texts_or_named(minilm, no_network, tmp_path):
-    copy(tmp_path / "e5")
-    settings = tmp_path / "e5" / "config_sentence_transformers.json"
-    settings.write_text(json.dumps(json.loads(settings.read_text()) | {"prompts": {"query": "query: ", "passage": ""}}))
-    with pytest.warns(UserWarning, match=r"prompts are not used, \{'query': 'query: '\}; set embedder.query_prefix"):
-        bare = SentenceTransformer(str(tmp_path / "e5")).embed(TEXTS)
-    assert np.array_equal(bare, minilm.embed(TEXTS))
+def test_a_models_own_prompts_are_put_before_the_texts_unless_others_are_given(minilm, no_network, tmp_path):
+    e5 = prompted(tmp_path / "e5", query="query: ", passage="passage: ", document="")
+    given = {"query_prefix": "query: ", "document_prefix": "passage: "}
+    mine, own = SentenceTransformer(e5, **given), SentenceTransformer(e5, device="cpu")
+    named = SentenceTransformer(prompted(tmp_path / "named", s2p_query="Find: "), **given)
     with pytest.raises(ModelError, match=r"cannot be loaded .*expected a folder .*, and a device of this machine"):
         SentenceTransformer(device="cuda:99").embed(TEXTS)
-    prefixes = {"query_prefix": "query: ", "document_prefix": "passage: "}
-    mine = SentenceTransformer(str(tmp_path / "e5"), device="cpu", **prefixes)
-    for embedder in (mine, CachedEmbedder(mine, tmp_path / "cache.sqlite"), CachedEmbedder(mine, None)):
+    cached = CachedEmbedder(own, tmp_path / "cache.sqlite")
+    for embedder in (mine, own, cached, CachedEmbedder(mine, None), ReplayEmbedder(tmp_path / "cache.sqlite"), named):
         with warnings.catch_warnings(action="error"):
             retriever = EmbeddingRetriever(embedder)
             retriever.add(TEXTS)
             hits = retriever.rank("reverse", 2)
         expected = minilm.embed([f"passage: {text}" for text in TEXTS]) @ minilm.embed(["query: reverse"])[0]
         assert [hit.score for hit in hits] == pytest.approx(sorted(expected)[::-1], abs=1e-5)
+    bare = SentenceTransformer(e5, query_prefix="", document_prefix="")
+    assert np.allclose(bare.embed(TEXTS, "query"), minilm.embed(TEXTS), atol=1e-6)
+    stored = CachedEmbedder(bare, tmp_path / "cache.sqlite")
+    assert (stored.embed(TEXTS, "query") * cached.embed(TEXTS, "query")).sum(axis=1).max() < 0.999
+    with pytest.warns(UserWarning, match=r"prompts are not used, \{'s2p_query': 'Find: '\}, since none is named query"):
+        SentenceTransformer(str(tmp_path / "named")).embed(TEXTS)
+
+
+@pytest.mark.slow
+def test_vectors_of_batches_are_those_of_single_texts_but_for_rounding(minilm):
+    texts = [f"{'many words ' * (number % 37)}{number}" for number in range(60)]
+    alone = SentenceTransformer(batch_size=1).embed(texts)
+    assert np.abs(minilm.embed(texts) - alone).max() < 1e-6
+    half = SentenceTransformer(dtype="bfloat16", batch_size=60)
+    vectors = half.embed(texts)
+    assert np.linalg.norm(vectors, axis=1) == pytest.approx(1, abs=1e-6)
+    assert 1e-4 < np.abs(vectors - alone).max() < 0.05
+    assert half.fingerprint == f"{minilm.fingerprint}:bfloat16"
+
+
+def test_a_number_of_texts_and_a_precision_out_of_range_are_refused():
+    for key, value in (("batch_size", 0), ("dtype", "int8")):
+        with pytest.raises(ConfigError, match=rf"embedder\.{key}: got '?{value}'?, expected"):
+            rl.run(*SMALL, "embedder=sentence_transformer", f"embedder.{key}={value}", quiet=True)
 
 
 SMALL = ("model=simulated", "model.first=0.3", "benchmark.limit=4", "memory.shared.round_size=1", "tracker=none")
@@ -125,26 +154,34 @@ SMALL += ("retriever=hybrid", "recall=similar", "recall.min_score=0")
 
 
 @pytest.mark.slow
-def test_a_run_with_prefixes_is_replayed(tmp_path, monkeypatch):
+@pytest.mark.parametrize("prompts", ["given", "own"])
+def test_a_run_with_prompts_is_replayed(tmp_path, monkeypatch, prompts):
     monkeypatch.chdir(tmp_path)
-    prefixes = ("embedder.query_prefix='query: '", "embedder.document_prefix='passage: '")
-    run = rl.run(*SMALL, "embedder=sentence_transformer", *prefixes, quiet=True)
+    keys = ["embedder.query_prefix='query: '", "embedder.document_prefix='passage: '"]
+    if prompts == "own":
+        keys = [f"embedder.model={prompted(tmp_path / 'e5', query='query: ', passage='passage: ')}"]
+    run = rl.run(*SMALL, "embedder=sentence_transformer", *keys, quiet=True)
     assert main(["bundle", str(run.path), "--out", "run.zip"]) == 0
     assert main(["replay", "run.zip"]) == 0
 
 
-def test_prefixes_of_an_own_embedder_reach_every_retriever_and_curator(tmp_path, monkeypatch):
+def test_an_own_embedder_learns_the_kind_from_every_retriever_and_curator(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    texts = []
+    kinds = set()
 
     class Mine:
         fingerprint, dimensions = "mine", 2
-        query_prefix, document_prefix = "ask: ", "page: "
 
-        def embed(self, batch):
-            texts.extend(batch)
+        def embed(self, batch, kind):
+            kinds.add(kind)
             return np.array([[1, 0] if len(text) % 2 else [0, 1] for text in batch], np.float32)
+
+    class Plain(Mine):
+        def embed(self, batch):
+            return super().embed(batch, "document")
 
     mistakes = "memory.shared.shown={mistakes: 1}"
     rl.run(*SMALL, "curator=raw_trajectories", mistakes, embedder=Mine, quiet=True)
-    assert {text.partition(": ")[0] for text in texts} == {"ask", "page"}
+    assert kinds == {"query", "document"}
+    with pytest.raises(ConfigError, match=r"embedder: Plain\.embed: .*expected the parameters texts, kind"):
+        rl.run(*SMALL, embedder=Plain, quiet=True)

@@ -21,7 +21,7 @@ class Hashed:
     def __init__(self):
         self.batches = []
 
-    def embed(self, texts):
+    def embed(self, texts, kind="document"):
         self.batches.append(list(texts))
         return np.stack([self.vector(text) for text in texts])
 

@@ -92,7 +92,7 @@ def test_a_pickled_vector_is_no_vector(tmp_path, monkeypatch) -> None:
     class Three:
         fingerprint, dimensions = "three", 3
 
-        def embed(self, texts):
+        def embed(self, texts, kind="document"):
             return np.ones((len(texts), 3), np.float32)
 
     import sqlite3

@@ -173,7 +173,7 @@ def test_vectors_are_packed_so_a_replay_needs_no_weights(tmp_path, monkeypatch):
         def __init__(self, threads=0):
             pass
 
-        def embed(self, texts):
+        def embed(self, texts, kind="document"):
             counts = np.array([[1 + text.count(chr(97 + i)) for i in range(26)] for text in texts], dtype=np.float32)
             return counts / np.linalg.norm(counts, axis=1, keepdims=True)
 
