@@ -125,7 +125,9 @@ def model_names(run: Manifest) -> Iterator[str]:
         name = node.get("model") if isinstance(node, Mapping) else None
         served = run.served.get(role)
         kind, weights = (*fingerprint.split(":"), "")[:2]
-        named = name if isinstance(name, str) else weights.removesuffix(".gguf") if ".gguf" in weights else kind
+        named = (
+            name if isinstance(name, str) else weights.removesuffix(".gguf") if kind in ("hf", "llama_cpp") else kind
+        )
         yield f"{named} ({served.name})" if served and served.name not in ("", named) else named
 
 

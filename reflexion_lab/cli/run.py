@@ -27,6 +27,7 @@ Run a benchmark through the loop. All further arguments are Hydra overrides:
   reflexion-lab run experiment=simple benchmark=humaneval
   reflexion-lab run model=openai/gpt-4o-mini  any server of that protocol: model.base_url=…
   reflexion-lab run model=ollama/llama3.2:1b  a local server; also vllm/…, llamacpp-server/…
+  reflexion-lab run model=hf/OWNER/NAME       weights of the hub in this process; also hf/FOLDER
   reflexion-lab run model=anthropic/claude-sonnet-4-5
                                               any provider of LiteLLM
   reflexion-lab run benchmark=tasks.jsonl     your tasks, or rows of HumanEval or MBPP

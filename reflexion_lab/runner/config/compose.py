@@ -143,11 +143,11 @@ def in_full(overrides: Sequence[str]) -> tuple[str, ...]:
 
 
 _SERVED = re.compile(
-    r"model(@[\w.]+)?=((openai|vllm|ollama|llamacpp-server)/(?P<name>[^,]+)"
+    r"model(@[\w.]+)?=((openai|vllm|ollama|llamacpp-server|hf)/(?P<name>[^,]+)"
     r"|(?:anthropic|azure|bedrock|cohere|deepseek|fireworks_ai|gemini|groq|huggingface|mistral|openrouter|together_ai"
     r"|vertex_ai|xai)/[^,]+)"
 )
-"""Servers of OpenAI's protocol, which have a config file of their own; providers that LiteLLM calls."""
+"""Servers of OpenAI's protocol, and weights of transformers, which have a config file each; providers of LiteLLM."""
 _TASKS = re.compile(r"benchmark=((?:hf://)?[^,]+\.\w+|hf://[^,]+)")
 _LEFT_OUT = re.compile(
     r"[\w.]+\.sampling\.(top_p|stop|grammar)=|(model|roles\.\w+)\.reasoning_effort=|memory\.(shared\.max_mistakes|heading)="
@@ -160,7 +160,8 @@ def _in_full(override: str) -> tuple[str, ...]:
     bare = re.sub(r"""^(model(?:@[\w.]+)?=|benchmark=)(["'])([^"'\\]*)\2$""", r"\1\3", override)  # as from a mapping
     if served := _SERVED.fullmatch(bare):
         package, model = served[1] or "", re.sub(r"\\(.)", r"\1", served["name"] or served[2])
-        return f"model{package}={served[3] or 'litellm'}", f"{package[1:] or 'model'}.model={_quoted(model)}"
+        key = f"{package[1:] or 'model'}.{'path' if served[3] == 'hf' else 'model'}"
+        return f"model{package}={served[3] or 'litellm'}", f"{key}={_quoted(model)}"
     if _TASKS.fullmatch(bare if bare == override else bare.replace(",", "_")):
         return "benchmark=jsonl", f"benchmark.load.path={_quoted(bare.removeprefix('benchmark='))}"
     return (f"++{override}",) if _LEFT_OUT.match(override) else (override,)

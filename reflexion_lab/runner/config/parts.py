@@ -8,7 +8,7 @@ import functools
 import hashlib
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from os.path import isfile
+from os.path import exists
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -534,8 +534,11 @@ def any_node(node: Any, is_such: Callable[[Mapping[str, Any]], bool]) -> bool:
 def _files(node: Mapping[str, Any]) -> tuple[tuple[str, int, int, int], ...]:
     """Files named by a node, with their versions: a changed or replaced one is another model, or another benchmark."""
     names = [value for value in node.values() if isinstance(value, str)]
-    paths = [Path(name).absolute() for name in names if isfile(name)]  # noqa: PTH113 - `Path` raises for a long text
-    return tuple((str(path), path.stat().st_ino, path.stat().st_ctime_ns, path.stat().st_size) for path in paths)
+    places = [Path(name).absolute() for name in names if exists(name)]  # noqa: PTH110 - `Path` raises for a long text
+    paths = [path for place in places for path in (place.rglob("*") if place.is_dir() else [place]) if path.is_file()]
+    return tuple(
+        (str(path), path.stat().st_ino, path.stat().st_ctime_ns, path.stat().st_size) for path in sorted(paths)
+    )
 
 
 class _OwnModel(WrappedModel):

@@ -35,6 +35,7 @@ OWN = {
     "runner/objects.py": {"marshal"},
     # Composed configs and parsed config files, in the memory of the process that made them.
     **{f"runner/config/{name}.py": {"pickle"} for name in ("compose", "files")},
+    "agent/models/hf.py": {"torch"},  # which computes; transformers reads the weights, from safetensors alone
     # Templates that stand in this package.
     "tasks/benchmarks/basics.py": {"exec", "eval"},
 }
