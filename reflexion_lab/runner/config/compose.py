@@ -193,7 +193,7 @@ def conf_version() -> tuple[tuple[str, int], ...]:
     return tuple(sorted((str(path), path.stat().st_mtime_ns) for path in CONF.rglob("*.yaml")))
 
 
-@functools.lru_cache(maxsize=32)
+@functools.lru_cache(maxsize=256)
 def _composed_once(version: object, *choices: str) -> bytes:
     return pickle.dumps(_composed(*choices))  # read five times as fast as a config is copied
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.runner.config.build import Config
+from reflexion_lab.runner.config.choices import is_group as is_lab_group
 from reflexion_lab.runner.config.compose import (
     conf_version,
     hydra_initialized,
@@ -69,7 +70,8 @@ def cells(overrides: Sequence[str]) -> list[Cell]:
         fixed = [override.input_line or "" for override in own if not override.is_sweep_override()]
         swept = parser.parse_overrides(_swept_by_config(searched + fixed)) + own
         (grid,) = BasicSweeper.split_arguments(swept, None)
-        is_group = functools.cache(lambda key: bool(loader.get_group_options(key, overrides=searched)))
+        in_files = functools.cache(lambda key: bool(loader.get_group_options(key, overrides=searched)))
+        is_group = in_files if searched else is_lab_group  # which asks no repository of Hydra's
         version = object() if searched else conf_version()  # files of a search path may change between two sweeps
         chosen = [in_full(words) for words in grid]  # a sweep over models: model=openai/a,openai/b
         common = set(chosen[0]).intersection(*chosen) if chosen else set()
