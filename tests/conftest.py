@@ -155,9 +155,12 @@ def pytest_configure():
 
 
 def pytest_collection_finish():
-    """What was imported and collected stays: the garbage collector need not go through its half a million objects."""
+    """What was imported and collected stays: the garbage collector need not go through its half a million objects, nor
+    start after every 700 new ones, which took a seventh of the CPU time.
+    """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
 
 
 def pytest_terminal_summary(terminalreporter):

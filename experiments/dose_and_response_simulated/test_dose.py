@@ -3,6 +3,8 @@
 import csv
 from pathlib import Path
 
+import pytest
+
 from experiments._tools.dose import PLANTED, cases_of, main, read, table
 from experiments.dose_and_response_simulated.analysis import held, rows_of
 from reflexion_lab.analysis.run_log import Log
@@ -24,6 +26,7 @@ ARMS = {
 """By experiment, the words that its retries read, and its overrides."""
 
 
+@pytest.mark.slow
 def test_the_pipeline_recovers_the_planted_curve(tmp_path, capsys):
     """From runs of a simulated student on 100 tasks."""
     cases, paths = [], []

@@ -43,7 +43,9 @@ def alone(tmp_path_factory):
     return {method: learnt(root, method, root / f"m{n}.sqlite") for n, method in enumerate(METHODS)}
 
 
-@pytest.mark.parametrize("order", [METHODS[:-1], METHODS[-2::-1]], ids=["forwards", "backwards"])
+@pytest.mark.parametrize(
+    "order", [METHODS[:-1], pytest.param(METHODS[-2::-1], marks=pytest.mark.slow)], ids=["forwards", "backwards"]
+)
 def test_no_curator_reads_or_changes_the_items_of_another(alone, tmp_path, order):
     place = tmp_path / "memory.sqlite"
     for method in order:

@@ -18,9 +18,11 @@ from reflexion_lab.studies.replay import bundle
 
 FOLDER = Path(__file__).parents[3] / "experiments"
 STUDIES = sorted(path.parent.name for path in FOLDER.glob("*/analysis.py"))
+LONG = ("recorded_runs_compared", "failures_classified", "retrieval_compared")
+"""Studies whose tables take seconds."""
 
 
-@pytest.mark.parametrize("name", STUDIES)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in LONG)) for name in STUDIES])
 def test_table_and_readme_are_those_of_the_evidence(name, tmp_path, capsys):
     copy = Path(shutil.copytree(FOLDER / name, tmp_path / name))
     texts = importlib.import_module(f"experiments.{name}.analysis").compute(FOLDER / name)

@@ -123,6 +123,7 @@ def test_every_module_that_parses_text_is_on_the_list_and_the_page():
     assert numbers == [f"{bound:,}" for bound in bounds]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("forms", [1, pytest.param(len(FORMS), marks=pytest.mark.soak)])
 def test_no_text_on_the_list_freezes_the_lab_or_eats_its_memory(forms):
     """In a process with limits far above what any of them takes; each text in one form after the other, or in all."""
