@@ -20,6 +20,7 @@ from reflexion_lab.agent.models.api_keys import ApiKey
 from reflexion_lab.agent.models.cache import draw_seed
 from reflexion_lab.agent.models.prices import Price
 from reflexion_lab.agent.models.requests import (
+    COMPLETION,
     LONGEST_WAIT,
     OWN,
     SHOWN,
@@ -69,6 +70,7 @@ class OpenAIModel:
     """The settings that a slow server needs."""
     _identified: Self | None = None
     _constraint = ""
+    _expected = COMPLETION
     served: Served | None = None
     """What the server says about the model, once that is `identified`."""
 
@@ -95,7 +97,7 @@ class OpenAIModel:
         variant = self._keep(model, answers_as, slots, context, price_per_million, extra_body, reasoning_effort)
         is_own = bool(base_url and OWN.fullmatch(netloc(base_url)))
         self._key = ApiKey(api_key_env, api_key_file, is_needed=not base_url, is_own=is_own)
-        self._client = connect(base_url, timeout, deadline)
+        self._client = connect(base_url, timeout, deadline, self._expected)
         self._retries, self._pace = retries, Pace(requests_per_minute)
         place = urlsplit(str(self._client.base_url))
         host = place.netloc.rpartition("@")[2]

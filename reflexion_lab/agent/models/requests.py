@@ -25,14 +25,16 @@ LONGEST_WAIT = 120
 """Largest Retry-After in seconds; a longer one ends the retries."""
 LONGEST_PAUSE = 8.0
 """Seconds before a retry, at most, if the server asks for none."""
-NO_COMPLETION = "the reply is no chat completion"
+COMPLETION, EMBEDDINGS = "chat completion", "list of embeddings"
+"""Answers to a POST."""
+NOT_EXPECTED = "the reply is no "
 SHOWN = 100_000
 """Bytes of an unreadable answer that are searched for keys before 500 characters of it are shown."""
 LOCAL = re.compile(r"(?:(?:127|10|0|192\.168|172\.(?:1[6-9]|2\d|3[01]))\.[\d.]+|[^./:]+)(?:[:/]|$)")
 """Addresses of this machine and its network, where servers have no certificate."""
 OWN = re.compile(r"(?:127\.[\d.]+|0\.0\.0\.0|localhost|\[::1\])(?::\d+)?")
 """Hosts that are this machine."""
-ENDINGS = re.compile(r"/+(?:(?:(?:chat/)?completions|responses)/*)?$")
+ENDINGS = re.compile(r"/+(?:(?:(?:chat/)?completions|responses|embeddings)/*)?$")
 """Endings of addresses copied from examples; the SDK adds its own."""
 
 
@@ -52,9 +54,9 @@ def netloc(base_url: str) -> str:
     return urlsplit(address(base_url)[0]).netloc.rpartition("@")[2]
 
 
-def connect(base_url: str | None, timeout: float, deadline: float) -> Any:
+def connect(base_url: str | None, timeout: float, deadline: float, expected: str = COMPLETION) -> Any:
     """A client of the SDK that does not retry; each call supplies its own key. `timeout` and `deadline` are those of
-    `OpenAIModel`.
+    `OpenAIModel`, `expected` is the answer to a POST.
 
     `base_url`: as of `address`. Each request has its own connection: on a shared one, an answer sent twice would be
     read as the answer to the next request. Raises ModelError: the SDK is not installed; ConfigError: as `address`.
@@ -63,15 +65,15 @@ def connect(base_url: str | None, timeout: float, deadline: float) -> Any:
         import openai
     except ImportError as error:
         raise ModelError("This model needs the package openai: pip install 'reflexion_lab[openai]'") from error
-    hooks = {"response": [lambda response: _look(response, deadline)]}
+    hooks = {"response": [lambda response: _look(response, deadline, expected)]}
     http = openai.DefaultHttpxClient(event_hooks=hooks, headers={"Connection": "close"})
     place, query = address(base_url) if base_url else (None, {})
     settings: dict[str, Any] = {"base_url": place, "default_query": query, "timeout": timeout, "max_retries": 0}
     return openai.OpenAI(api_key="none", http_client=http, **settings)
 
 
-def _look(response: Any, deadline: float) -> None:
-    """Read an answer within `deadline`; one to a POST that is no completion is an error of the SDK."""
+def _look(response: Any, deadline: float, expected: str) -> None:
+    """Read an answer within `deadline`; one to a POST that is not as `expected` is an error of the SDK."""
     library = importlib.import_module(type(response).__module__.partition(".")[0])  # the HTTP library of the SDK
     whole = response.stream
     response.stream = _ending(library, whole, deadline)
@@ -80,10 +82,11 @@ def _look(response: Any, deadline: float) -> None:
     if not response.is_success or response.request.method == "GET" or rejection(response.content):
         return
     try:
-        read(response.content)
+        (embeddings if expected == EMBEDDINGS else read)(response.content)
     except ValueError as error:
         excerpt = response.content[:SHOWN].decode(errors="replace")
-        raise library.RemoteProtocolError(f"{NO_COMPLETION}, {error}: {excerpt}", request=response.request) from None
+        message = f"{NOT_EXPECTED}{expected}, {error}: {excerpt}"
+        raise library.RemoteProtocolError(message, request=response.request) from None
 
 
 def _ending(library: Any, stream: Any, deadline: float) -> Any:
@@ -113,7 +116,7 @@ def outcome_of(problem: Exception) -> str:
     if isinstance(problem, openai.APITimeoutError) or status == 408:
         return "timeout"
     if isinstance(problem, openai.APIConnectionError):
-        return "malformed" if str(problem.__cause__).startswith(NO_COMPLETION) else "connection"
+        return "malformed" if str(problem.__cause__).startswith(NOT_EXPECTED) else "connection"
     if status == 400 and BAD_KEY.search(_words(content_of(problem))):
         return "key_refused"
     names = {401: "key_refused", 403: "key_refused", 409: "server_error", 429: "rate_limited"}
@@ -337,6 +340,15 @@ def read(content: bytes) -> Reply:
         system_fingerprint=_name(completion.system_fingerprint),
         reasoning=reasoning,
     )
+
+
+def embeddings(content: bytes) -> list[tuple[int, Any]]:
+    """Index and vector of the rows of an answer, by index. Raises ValueError: `content` is none."""
+    try:
+        rows = [(int(row["index"]), row["embedding"]) for row in json.loads(content)["data"]]
+    except (LookupError, TypeError, RecursionError):
+        raise ValueError("its data is no list of index and embedding") from None
+    return sorted(rows, key=lambda row: row[0])
 
 
 def _largest(usage: dict[str, Any], places: Sequence[Sequence[str]]) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 import threading
 import warnings
 import zlib
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reflexion_lab.errors import LabError, ModelError, StoreError
+from reflexion_lab.io.terminal import bar, in_notebook
 from reflexion_lab.protocols import Embedder, TextKind
 
 if TYPE_CHECKING:
@@ -27,7 +29,7 @@ MARKS: Mapping[TextKind, str] = {"query": "query\0", "document": "document\0"}
 
 
 class CachedEmbedder:
-    """`embedder` with a cache in the SQLite file `path`; None: no cache. Thread-safe.
+    """`embedder` with a cache in the SQLite file `path`; None: no cache. Thread-safe. `quiet`: without a progress bar.
 
     Kinds are apart, unless `embedder` has `prefixes`: a vector is then that of a kind's prefix and the text.
     A damaged, read-only or full file costs time and one warning, never a vector.
@@ -37,8 +39,9 @@ class CachedEmbedder:
     """Texts answered from the cache, or repeated within a call."""
     misses: int
 
-    def __init__(self, embedder: Embedder, path: str | Path | None) -> None:
+    def __init__(self, embedder: Embedder, path: str | Path | None, quiet: bool = True) -> None:
         self.hits = self.misses = 0
+        self._quiet = quiet
         self._embedder = embedder
         self._path = None if path is None else Path(path)
         self._lock = threading.Lock()
@@ -66,7 +69,11 @@ class CachedEmbedder:
         if self._path is None or not texts:
             self.misses += len(texts)
             return self._embedder.embed(texts, kind)
-        chunks = [self._embed_chunk(texts[start : start + CHUNK], kind) for start in range(0, len(texts), CHUNK)]
+        chunks, is_shown = [], len(texts) > CHUNK and not self._quiet and (sys.stderr.isatty() or in_notebook())
+        with bar(total=len(texts), desc="embedding", unit="text", disable=not is_shown) as progress:
+            for start in range(0, len(texts), CHUNK):
+                chunks.append(self._embed_chunk(texts[start : start + CHUNK], kind))
+                progress.update(len(chunks[-1]))
         return np.concatenate(chunks)
 
     def _embed_chunk(self, texts: Sequence[str], kind: TextKind) -> NDArray[float32]:

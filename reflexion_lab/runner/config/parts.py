@@ -236,7 +236,7 @@ def load_embedder(cfg: RunConfig) -> Embedder:
     from reflexion_lab.memory.embedders.cached import CachedEmbedder
 
     path = None if cfg.cache.mode == "off" else cfg.cache.embeddings
-    return CachedEmbedder(build(cfg.embedder, "embedder"), path)
+    return CachedEmbedder(build(cfg.embedder, "embedder"), path, cfg.quiet)
 
 
 def embedder_fingerprint(cfg: RunConfig) -> str:

@@ -47,7 +47,7 @@ SALT = "memory.shared.items.salt"
 """Of ids of items, which prompts may show; in the digest if it `is_own_salt`."""
 SEEDED = ("seed", "benchmark.load.seed", "reflector.pool", "study")
 HOW_ASKED = ("api_key_env", "api_key_file", "retries", "timeout", "deadline", "requests_per_minute")
-"""Likewise keys of models of a server, which have the key `api_key_env`: a run may be resumed with other values."""
+"""Likewise keys of parts that ask a server, which have the key `api_key_env`: a resumed run may have other values."""
 EXACT = 2**53
 """Largest integer up to which every integer has an exact float."""
 VERSIONED = (
@@ -289,7 +289,7 @@ def _changed(first: Provenance, other: Provenance) -> list[str]:
 def _measured(key: str, node: Any, root: object) -> Any:
     """A config node without the keys that do not affect results, with paths of runs relative to `root`."""
     if isinstance(node, Mapping):
-        how = HOW_ASKED if "api_key_env" in node and key.startswith(("model", "roles.")) else ()
+        how = HOW_ASKED if "api_key_env" in node and key.startswith(("model", "roles.", "embedder")) else ()
         below = {name: f"{key}.{name}" for name in node if name not in how}
         kept = {name: _measured(place, node[name], root) for name, place in below.items() if place not in PLACED}
         if key == "memory.shared.items" and not is_own_salt(kept.get("salt")):
