@@ -1,18 +1,21 @@
 """What sentence embeddings cost, and searching them, beside a bare NumPy product. Last line: one JSON object.
 
     python bench/vectors.py [--vectors 100000] [--texts 3000] [--noise 0.5] [--keep vectors.npy]
+    python bench/vectors.py --batches [--texts 3000]   # embedder=sentence_transformer beside `encode` of its library
 
 Vectors to search are those of real texts, the docstrings of the standard library, each repeated with Gaussian noise of
 length `noise` added before they are scaled to 1 again (0.5: a cosine of 0.89 to the text's own). Queries are vectors of
 texts that are not among them, perturbed alike; they are given as vectors. `--keep` holds the texts' vectors from run to
 run. Ratios are of calls that take turns. Cosines compare int8 with fp32 weights; without sentence-transformers they are
-left out.
+left out. With `--batches`: texts per second of CPU time, on one thread, and the largest difference of a component to
+that of the text alone.
 """
 
 import argparse
 import ast
 import importlib.util
 import json
+import random
 import statistics
 import sysconfig
 import tempfile
@@ -92,6 +95,34 @@ def agreement(embedder, texts):
     return report
 
 
+def batches(texts):
+    """Docstrings cut at 60 and 300 characters and whole, in batches of 1 and 16, with a cache, and by `encode`."""
+    import torch
+
+    torch.set_num_threads(1)
+    drawn, report = random.Random(0).sample(docstrings(100_000), texts), {}
+    alone, batched = SentenceTransformer(device="cpu", batch_size=1), SentenceTransformer(device="cpu", batch_size=16)
+    alone.embed(["."]), batched.embed(["."])
+
+    def rated(call):
+        start = time.process_time()
+        return call(), texts / (time.process_time() - start)
+
+    for length in (60, 300, None):
+        cut = [text[:length] for text in drawn]
+        vectors, one = rated(lambda cut=cut: alone.embed(cut))
+        others, many = rated(lambda cut=cut: batched.embed(cut))
+        _, library = rated(lambda cut=cut: batched._load().encode(cut, normalize_embeddings=True))
+        with tempfile.TemporaryDirectory() as folder:
+            cached = CachedEmbedder(batched, Path(folder) / "embeddings.sqlite")
+            _, stored = rated(lambda cut=cut, cached=cached: cached.embed(cut))
+            cached.close()
+        rates = {"alone": one, "batches": many, "cached": stored, "encode": library, "cpu_ratio": library / stored}
+        difference = float(np.abs(vectors - others).max())
+        report[f"{length or 'whole'}"] = {name: round(rate, 2) for name, rate in rates.items()} | {"differ": difference}
+    return report
+
+
 def perturbed(vectors, count, noise, generator):
     """`count` noisy copies of rows drawn from `vectors`, in parts that fit memory."""
     rows = np.empty((count, vectors.shape[1]), np.float32)
@@ -162,8 +193,11 @@ def main() -> None:
     parser.add_argument("--texts", type=int, default=3000)
     parser.add_argument("--noise", type=float, default=0.5)
     parser.add_argument("--keep", type=Path)
+    parser.add_argument("--batches", action="store_true")
     options = parser.parse_args()
-    print(json.dumps(measure(options.vectors, options.texts, options.noise, options.keep)))
+    is_batches, texts = options.batches, options.texts
+    report = batches(texts) if is_batches else measure(options.vectors, texts, options.noise, options.keep)
+    print(json.dumps(report))
 
 
 if __name__ == "__main__":
