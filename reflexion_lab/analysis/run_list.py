@@ -124,10 +124,8 @@ def model_names(run: Manifest) -> Iterator[str]:
         node = run.config.get("model") if role == "actor" else roles.get(role) if isinstance(roles, Mapping) else None
         name = node.get("model") if isinstance(node, Mapping) else None
         served = run.served.get(role)
-        kind, weights = (*fingerprint.split(":"), "")[:2]
-        named = (
-            name if isinstance(name, str) else weights.removesuffix(".gguf") if kind in ("hf", "llama_cpp") else kind
-        )
+        kind, file = (*fingerprint.replace(".gguf:", ":").split(":"), "")[:2]
+        named = name if isinstance(name, str) else file if kind in ("hf", "llama_cpp") else kind
         yield f"{named} ({served.name})" if served and served.name not in ("", named) else named
 
 

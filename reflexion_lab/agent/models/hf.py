@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import random
 import time
 from collections import deque
@@ -85,8 +86,8 @@ class TransformersModel:
             if type(problem).__name__ == "OutOfMemoryError":
                 error = ModelError(f"no memory of the GPU for {rows} sequences", hint=f"model.slots={rows // 2 or 1}")
             for call in (*batch.calls, *(self._waiting.popleft() for _ in range(len(self._waiting)))):
-                if not call.completion.done():
-                    call.completion.set_exception(error)
+                if not call.completion.done():  # each waiting task adds notes of its own to its error
+                    call.completion.set_exception(copy.copy(error).with_traceback(error.__traceback__))
 
     def _decode(self, batch: _Batch) -> None:
         """Write the next token of each call in the batch, which others join, until none is left."""
@@ -159,9 +160,9 @@ class TransformersModel:
         logging.disable_progress_bar()  # it would overwrite the run's own
         gpu = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
         try:
-            self._tokenizer = AutoTokenizer.from_pretrained(self._folder, local_files_only=True)
             only = {"local_files_only": True, "use_safetensors": True}  # other formats can run code when they load
             model = AutoModelForCausalLM.from_pretrained(self._folder, dtype=self._dtype, **only)
+            self._tokenizer = AutoTokenizer.from_pretrained(self._folder, local_files_only=True)
             if self._adapter:
                 model = PeftModel.from_pretrained(model, str(self._adapter)).merge_and_unload()
             model = model.to(gpu if self._device == "auto" else self._device).eval().requires_grad_(False)
