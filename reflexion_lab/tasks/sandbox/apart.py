@@ -344,7 +344,8 @@ def _sides(test: ast.expr, values: dict[str, Any]) -> tuple[str, str]:
     """Expected and actual value of a failing comparison; the expected one is "" if there is none."""
     match test:
         case ast.Compare(left=left, ops=[ast.Eq() | ast.Is()], comparators=[right]):
-            expected, actual = (right, left) if any(map(_is_value, ast.walk(left))) else (left, right)
+            is_left = _is_value(left) or any(map(_is_value, ast.walk(left)))
+            expected, actual = (right, left) if is_left else (left, right)
             work = Work()
             return show(evaluate(expected, values, work)), show(evaluate(actual, values, work))
         case ast.UnaryOp(op=ast.Not(), operand=operand):

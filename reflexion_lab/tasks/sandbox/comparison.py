@@ -383,16 +383,16 @@ NAMED = ("rel_tol", "abs_tol", "reverse")
 
 def evaluate(node: ast.expr, values: Mapping[str, Any], work: Work) -> Any:
     """The value of a `comparable` expression. Raises as Python does, and OverflowError for more than `work`."""
+    if isinstance(node, ast.Constant):
+        return node.value
+    if isinstance(node, ast.Name | ast.Attribute):
+        name = name_of(node)
+        return values[name] if name.startswith("$") else CONSTANTS[name]
 
     def value(part: ast.expr) -> Any:
         return evaluate(part, values, work)
 
     match node:
-        case ast.Constant():
-            return node.value
-        case ast.Name() | ast.Attribute():
-            name = name_of(node)
-            return values[name] if name.startswith("$") else CONSTANTS[name]
         case ast.List() | ast.Tuple() | ast.Set():
             return LITERALS[type(node)](map(value, node.elts))
         case ast.Dict():
