@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate, pairwise, takewhile
 from typing import Annotated
 
 from msgspec import Meta
@@ -159,14 +159,16 @@ class Stuck:
 
 def _repeats(history: Sequence[Attempt]) -> tuple[int, str]:
     """The number of equal attempts at the end, and in which respect they are equal."""
-    same_program, same_failure = (_run(list(map(look, history))) for look in (_program, _failure))
+    same_program, same_failure = (_run(look, history) for look in (_program, _failure))
     if same_program >= same_failure:
         return same_program, "were the same program"
     return same_failure, "failed in the very same way"
 
 
-def _run(looks: Sequence[Hashable]) -> int:
-    return next((n for n, look in enumerate(reversed(looks)) if look != looks[-1]), len(looks))
+def _run(look: Callable[[Attempt], Hashable], history: Sequence[Attempt]) -> int:
+    looks = map(look, reversed(history))  # lazily: the first that differs ends the run
+    last = next(looks, None)
+    return sum(1 for _ in takewhile(lambda each: each == last, looks)) + bool(history)
 
 
 def _program(attempt: Attempt) -> Hashable:
