@@ -54,8 +54,7 @@ def folder_digest(folder: Path) -> str:
 
 def named_folder(key: str, name: str, expected: str) -> Path | None:
     """The folder `name`; None for a hub name. Raises ConfigError: neither, in the option `key`."""
-    folder = Path(name).expanduser()
-    if name and folder.is_dir():
+    if name and (folder := Path(name).expanduser()).is_dir():
         return folder
     if name.count("/") > 1 or name.startswith((".", "~", "/")) or not name:
         raise ConfigError(f"{key}: no folder at {name!r}", expected=expected)

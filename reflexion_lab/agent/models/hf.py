@@ -141,9 +141,9 @@ class TransformersModel:
                 self._complete(call, text[:cut], "stop" if is_end or cut is not None else "length")
 
     def _complete(self, call: _Call, text: str, reason: str) -> None:
-        n_prompt, n, seconds = len(call.prompt), len(call.tokens), time.monotonic() - call.began
-        usage = Usage(calls=1, prompt_tokens=n_prompt, completion_tokens=n, seconds=seconds)
-        usage, refused = (usage, 0) if n else (Usage(calls=1, refused=1), n_prompt)
+        n, seconds = len(call.tokens), time.monotonic() - call.began
+        read, refused = (len(call.prompt), 0) if n else (0, len(call.prompt))
+        usage = Usage(calls=1, refused=int(not n), prompt_tokens=read, completion_tokens=n, seconds=seconds)
         reply = Completion(text=text, model=self._name, finish_reason=reason, usage=usage, refused_tokens=refused)
         call.completion.set_result(reply)
 
@@ -165,6 +165,8 @@ class TransformersModel:
             self._tokenizer = AutoTokenizer.from_pretrained(self._folder, local_files_only=True)
             if self._adapter:
                 model = PeftModel.from_pretrained(model, str(self._adapter)).merge_and_unload()
+            if model._is_stateful:
+                raise ValueError("layers with a state, which padding changes")
             model = model.to(gpu if self._device == "auto" else self._device).eval().requires_grad_(False)
         except Exception as problem:
             expected = "a causal language model that transformers saved, and a device of this machine"
@@ -191,12 +193,11 @@ class _Batch:
         """Read the prompts of `calls`, to decode them with the others from now on."""
         import torch
         from torch.nn.functional import pad
-        from torch.nn.utils.rnn import pad_sequence
         from transformers import DynamicCache
 
         self.calls, others = self.calls + calls, bool(self.calls)
         prompts = [torch.tensor(call.prompt, device=model.device) for call in calls]
-        ids = pad_sequence(prompts, batch_first=True, padding_value=-1, padding_side="left")
+        ids = torch.nn.utils.rnn.pad_sequence(prompts, batch_first=True, padding_value=-1, padding_side="left")
         mask, cache = (ids >= 0).long(), DynamicCache()
         logits = _logits(model, ids.clamp(min=0), mask, cache)
         if others:
