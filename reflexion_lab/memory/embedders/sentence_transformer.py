@@ -69,9 +69,7 @@ class SentenceTransformer:
 
     @cached_property
     def prefixes(self) -> dict[TextKind, str]:
-        """What a cache's key has before the text: the given prefix, or a mark for the model's own prompt, which the
-        fingerprint identifies.
-        """
+        """Begin a cache's keys: the given prefix, or a mark where it is the model's own prompt."""
         own = {kind: MARKS[kind] if self._own_prompt(kind) else "" for kind in PROMPTS}
         return {kind: own[kind] if text is None else text for kind, text in self._given.items()}
 
