@@ -71,17 +71,8 @@ lint: $(VENV)/test-ready  ## of `check` and `test` the part without tests
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports --no-logo
 
-bench: $(VENV)/test-ready  ## what we cost, beside our peers; one JSON object a subject
-	$(VENV)/bin/python bench/startup.py
-	$(VENV)/bin/python bench/evaluator.py
-	$(VENV)/bin/python bench/harness.py
-	$(VENV)/bin/python bench/static.py
-	$(VENV)/bin/python bench/memory.py
-	$(VENV)/bin/python bench/retrieval.py
-	$(VENV)/bin/python bench/sweep.py --tasks 20
-	$(VENV)/bin/python bench/analysis.py
-	$(VENV)/bin/python bench/notebook.py
-	$(VENV)/bin/python bench/page.py
+bench: $(VENV)/test-ready  ## what we cost, beside our peers, in one table; WRITE=1 stores it in bench/README.md
+	$(VENV)/bin/python bench/table.py $(if $(WRITE),--write)
 
 docs: $(VENV)/test-ready  ## the pages as a site, in site/
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict

@@ -1,16 +1,12 @@
 """What the analysis costs: a bootstrap of 164 tasks x 5 attempts x 3 seeds with 10,000 resamples; 10,000 attempts of
 about 7 kB as data frames; a report, with all of its figures, on 10 runs of 164 tasks.
 
-    python bench/analysis.py [--tasks 2000]
+    python bench/analysis.py [--tasks 2000] [--smallest]
 
 The verdicts are drawn: what is measured does not depend on what they say, but on how many tasks differ. Frames and
-report are also given as ratios to a bare msgspec decode of the same files within the same minute. Last line: one JSON
-object.
+report stand beside a bare msgspec decode of the same files within the same minute.
 """
 
-import argparse
-import json
-import os
 import random
 import statistics
 import tempfile
@@ -19,6 +15,7 @@ from pathlib import Path as Folder
 
 import msgspec
 import numpy as np
+from table import Row, options_of, print_rows
 
 from reflexion_lab.analysis.comparison import compare
 from reflexion_lab.analysis.comparison.grouping import arms
@@ -57,15 +54,6 @@ def paths(curves, rng):
     return [Path(task, spent[:, task, seed].tolist(), curves[:, task, seed].tolist()) for task, seed in cases]
 
 
-def median_seconds(work, *arguments):
-    took = []
-    for _ in range(ROUNDS):
-        start = time.perf_counter()
-        work(*arguments)
-        took.append(time.perf_counter() - start)
-    return round(statistics.median(took), 4)
-
-
 def median_cpu_seconds(work, *arguments, rounds=ROUNDS):
     """Processor time, all threads: what others do on the machine hardly shows in it."""
     took = []
@@ -73,24 +61,21 @@ def median_cpu_seconds(work, *arguments, rounds=ROUNDS):
         start = time.process_time()
         work(*arguments)
         took.append(time.process_time() - start)
-    return round(statistics.median(took), 4)
+    return statistics.median(took)
 
 
-def bootstrap_seconds():
+def bootstrap_rows():
     """Medians of `ROUNDS`; the first call of any pays for its imports, and is left out."""
     rng = np.random.default_rng(0)
     first, second = verdicts(rng), verdicts(rng)
     arms = paths(first, rng), paths(second, rng)
     for work, *arguments in ((interval, first[-1]), (sign_flip, first[-1], second[-1])):
         work(*arguments)
-    return {
-        "bootstrap_shape": [TASKS, ATTEMPTS, SEEDS],
-        "bootstrap_draws": DRAWS,
-        "interval_seconds": median_seconds(interval, first[-1]),
-        "difference_seconds": median_seconds(difference, first[-1], second[-1]),
-        "sign_flip_seconds": median_seconds(sign_flip, first[-1], second[-1]),
-        "equal_spending_seconds": median_seconds(equal, *arms),
-    }
+    of = f"{TASKS} tasks, {SEEDS} seeds"
+    yield Row(f"interval, {of}, {DRAWS:,} draws", "CPU s", median_cpu_seconds(interval, first[-1]))
+    for work in (difference, sign_flip):
+        yield Row(f"{work.__name__}, {of}", "CPU s", median_cpu_seconds(work, first[-1], second[-1]))
+    yield Row(f"equal tokens, {of}", "CPU s", median_cpu_seconds(equal, *arms))
 
 
 def made_up(task_id, number, right, is_last):
@@ -168,8 +153,8 @@ def report(paths, folder):
     save_report(folder, compare(all_arms), all_arms)
 
 
-def reading_seconds(tasks):
-    """The first round of each pays for its imports, and is left out; for the report it stands apart."""
+def reading_rows(tasks):
+    """The first round of each pays for its imports, and is left out."""
     with tempfile.TemporaryDirectory() as scratch:
         big = write_run(Folder(scratch) / "big", "reflexion", 0, tasks)
         names = [(f"arm{number}", seed) for number in range(5) for seed in range(2)]
@@ -177,32 +162,21 @@ def reading_seconds(tasks):
         out = Folder(scratch) / "report"
         out.mkdir()
         load(ten[0])
-        start = time.perf_counter()
         report(ten, out)
-        first = time.perf_counter() - start
-        bare, ours = median_seconds(decode, [big]), median_seconds(load, big)
         bare_cpu, ours_cpu = median_cpu_seconds(decode, [big]), median_cpu_seconds(load, big)
         bare_ten, again = median_cpu_seconds(decode, ten), median_cpu_seconds(report, ten, out, rounds=2)
-        size = (big / "attempts.jsonl").stat().st_size
-    return {
-        "frames_attempts": ATTEMPTS * tasks,
-        "frames_mb": round(size / 1e6, 1),
-        "frames_seconds": ours,
-        "frames_decode_seconds": bare,
-        "frames_cpu_seconds": ours_cpu,
-        "frames_ratio_to_decode": round(ours_cpu / bare_cpu, 2),
-        "report_runs": len(ten),
-        "report_seconds_first": round(first, 2),
-        "report_cpu_seconds": again,
-        "report_ratio_to_decode": round(again / bare_ten, 1),
-    }
+    yield Row(f"{ATTEMPTS * tasks:,} attempts as frames", "CPU s", ours_cpu, "msgspec decode", bare_cpu)
+    yield Row(f"report on {len(ten)} runs", "CPU s", again, "msgspec decode", bare_ten)
+
+
+def rows(tasks):
+    yield from bootstrap_rows()
+    yield from reading_rows(tasks)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tasks", type=int, default=2000, help="of the run read as frames; a report has at most 164")
-    options = parser.parse_args()
-    print(json.dumps({"load": os.getloadavg()[0], **bootstrap_seconds(), **reading_seconds(options.tasks)}))
+    options = options_of(__doc__, tasks=2000)
+    print_rows(rows(10 if options.smallest else options.tasks))
 
 
 if __name__ == "__main__":

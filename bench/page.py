@@ -1,10 +1,10 @@
 """What the page of a run costs: 164 tasks x 5 attempts, programs and words cut from this package's own source, so that
 they compress as real ones do. Where playwright and Chromium are there, also how long the page takes to open and to show
-a task. Last line: one JSON object.
+a task.
+
+python bench/page.py [--tasks 164] [--smallest]
 """
 
-import json
-import os
 import random
 import shutil
 import statistics
@@ -14,6 +14,7 @@ from pathlib import Path
 
 from analysis import write_run
 from msgspec.structs import replace
+from table import Row, options_of, print_rows
 
 import reflexion_lab
 from reflexion_lab.analysis.report.history import Sources, history
@@ -22,7 +23,7 @@ from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.records import Message
 from reflexion_lab.runner.folder.folder import RunFolder
 
-TASKS, ATTEMPTS, ROUNDS = 164, 5, 5
+ATTEMPTS, ROUNDS = 5, 5
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
 
 
@@ -55,9 +56,9 @@ def _loop(history, lines, rng):
         yield replace(attempt, trajectory=trajectory, reflection=reflection)
 
 
-def write(path):
+def write(path, tasks):
     """The run, and its log."""
-    run = RunFolder(write_run(path, "reflexion", 0, TASKS, ATTEMPTS))
+    run = RunFolder(write_run(path, "reflexion", 0, tasks, ATTEMPTS))
     log = realistic(Log.read(run), random.Random(0))
     (path / "attempts.jsonl").unlink()
     for attempt in log.every:
@@ -72,7 +73,7 @@ def cpu_seconds(work, *arguments):
         start = time.process_time()
         work(*arguments)
         took.append(time.process_time() - start)
-    return round(statistics.median(took), 3), round(max(took), 3)
+    return statistics.median(took)
 
 
 def opening_seconds(page):
@@ -106,29 +107,26 @@ def opening_seconds(page):
             moved.append(time.perf_counter() - start)
             tab.close()
         browser.close()
-    durations = {"open_seconds": opened, "open_main_thread_cpu_seconds": busy, "next_task_seconds": moved}
-    return {name: round(statistics.median(took), 3) for name, took in durations.items()}
+    durations = {"open": opened, "open, CPU of its main thread": busy, "next task": moved}
+    return {name: statistics.median(took) for name, took in durations.items()}
+
+
+def rows(tasks):
+    with tempfile.TemporaryDirectory() as scratch:
+        run, log = write(Path(scratch) / "run", tasks)
+        item, of = next(iter(log.attempts.values())), f"{tasks} tasks x {ATTEMPTS} attempts"
+        yield Row(f"page of a run, {of}", "CPU s", cpu_seconds(save_page, run))
+        yield Row("history of a task", "CPU s", cpu_seconds(history, item, log.grades, Sources.of(log)))
+        yield Row("overview of a run", "CPU s", cpu_seconds(overview, log))
+        page = run.path / "run.html"
+        sizes = [path.stat().st_size / 1e6 for path in (page, run.path / "attempts.jsonl")]
+        yield Row(f"size of the page, {of}", "MB", sizes[0], "attempts.jsonl", sizes[1])
+        yield from (Row(f"in Chromium: {work}", "s", seconds) for work, seconds in opening_seconds(page).items())
 
 
 def main():
-    with tempfile.TemporaryDirectory() as scratch:
-        run, log = write(Path(scratch) / "run")
-        sources = Sources.of(log)
-        item = next(iter(log.attempts.values()))
-        whole, _ = cpu_seconds(save_page, run)
-        history_seconds, _ = cpu_seconds(history, item, log.grades, sources)
-        glance, _ = cpu_seconds(overview, log)
-        page = run.path / "run.html"
-        figures = {
-            "page_tasks": TASKS,
-            "page_attempts": len(log.every),
-            "run_mb": round((run.path / "attempts.jsonl").stat().st_size / 1e6, 2),
-            "page_mb": round(page.stat().st_size / 1e6, 2),
-            "page_cpu_seconds": whole,
-            "history_cpu_seconds": history_seconds,
-            "overview_cpu_seconds": glance,
-        }
-        print(json.dumps({"load": os.getloadavg()[0]} | figures | opening_seconds(page)))
+    options = options_of(__doc__, tasks=164)
+    print_rows(rows(5 if options.smallest else options.tasks))
 
 
 if __name__ == "__main__":

@@ -1,44 +1,66 @@
-"""What it costs to begin: the import and the help text, warm, beside a bare interpreter. Last line: one JSON object.
+"""What it costs to begin, beside a bare interpreter: the import, the help texts, a run until its first attempt.
 
-python bench/startup.py [--runs 9]
+python bench/startup.py [--runs 9] [--smallest]
+
+Seconds and CPU seconds are medians of whole processes, after one that warms the file cache.
 """
 
-import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
+from pathlib import Path
+
+from table import Row, options_of, print_rows
+
+RULES = [
+    {"when": "ROOT_CAUSE", "reply": "ROOT_CAUSE: a slip\nWHAT_WENT_WRONG: x\nWHAT_TO_CHANGE: y\nCONFIDENCE: 0.5\n"},
+    {"when": "", "reply": "    return None\n"},
+]
+FIRST = """
+import os
+import reflexion_lab as rl
+from reflexion_lab.io.terminal import Progress
+Progress.attempt = lambda self: os._exit(0)
+rl.run({"model": "scripted", "model.path": "rules.json", "tracker": "none"}, "benchmark.limit=1", "cache.mode=off")
+"""
+WORKS = {
+    "import": ["-c", "import reflexion_lab"],
+    "--help": ["-m", "reflexion_lab", "--help"],
+    "run --help": ["-m", "reflexion_lab", "run", "--help"],
+    "to the first attempt": ["-c", FIRST],
+}
 
 
-def seconds(command: list[str], runs: int) -> float:
-    """Median wall time of whole processes, after one that warms the file cache."""
+def seconds(command, runs, folder):
+    """Median wall and CPU seconds of whole processes."""
     times = []
     for _ in range(runs + 1):
-        start = time.perf_counter()
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-        times.append(time.perf_counter() - start)
-    return statistics.median(times[1:])
+        start, before = time.perf_counter(), os.times()
+        subprocess.run([sys.executable, *command], check=True, capture_output=True, cwd=folder)
+        after = os.times()
+        cpu = sum(after[2:4]) - sum(before[2:4])
+        times.append((time.perf_counter() - start, cpu))
+    return [statistics.median(each) for each in zip(*times[1:], strict=True)]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=9)
-    runs = parser.parse_args().runs
-    python = sys.executable
-    bare = seconds([python, "-c", "pass"], runs)
-    imported = seconds([python, "-c", "import reflexion_lab"], runs)
-    helped = seconds([python, "-m", "reflexion_lab", "--help"], runs)
-    run_help = seconds([python, "-m", "reflexion_lab", "run", "--help"], runs)
-    report = {
-        "bare_interpreter_seconds": round(bare, 3),
-        "import_seconds": round(imported, 3),
-        "help_seconds": round(helped, 3),
-        "run_help_seconds": round(run_help, 3),
-        "ratio_import_to_bare": round(imported / bare, 2),
-        "ratio_help_to_bare": round(helped / bare, 2),
-    }
-    print(json.dumps(report))
+def rows(runs):
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parents[1]), *filter(None, sys.path)])
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "rules.json").write_text(json.dumps(RULES))
+        bare = seconds(["-c", "pass"], runs, folder)
+        for work, command in WORKS.items():
+            for unit, ours, theirs in zip(("s", "CPU s"), seconds(command, runs, folder), bare, strict=True):
+                limit = 0.6 + theirs if work.startswith("to the") and unit == "s" else None
+                yield Row(work, unit, ours, "bare interpreter", theirs, limit, limits_ours=True)
+
+
+def main():
+    options = options_of(__doc__, runs=9)
+    print_rows(rows(1 if options.smallest else options.runs))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""What type check, lint and heuristics cost beside the tests. Last line: one JSON object.
+"""What type check, lint and heuristics cost beside the tests.
 
-    python bench/static.py [--tasks 100] [--rounds 3]
+    python bench/static.py [--tasks 100] [--rounds 3] [--smallest]
 
 Programs: canonical solutions of HumanEval, all distinct, each looked at once with every cache cold; the evaluators run
 one program after the other. The combined evaluator runs the tools beside the visible tests, and is compared with these
@@ -8,11 +8,11 @@ tests alone on the same programs, by the median time of a program. The round of 
 a trajectory is one of 8 turns.
 """
 
-import argparse
-import json
 import statistics
 import time
 from concurrent.futures import ThreadPoolExecutor
+
+from table import Row, options_of, print_rows
 
 from reflexion_lab.records import Step, Trajectory
 from reflexion_lab.tasks.benchmarks.humaneval import humaneval
@@ -54,20 +54,15 @@ def measured(tasks):
         alone, combined = UnitTests(sandbox), Combined(sandbox)
         alone.evaluate(tasks[0], canonical(tasks[0]))  # its server starts
         both_ms, verdicts = milliseconds(tools(pool), tasks)
-        tests_ms, before = milliseconds(alone.evaluate, tasks)
-        combined_ms, after = milliseconds(combined.evaluate, tasks)
-    seconds = [statistics.median(verdict.seconds for verdict in each) for each in (before, after)]
+        tests_ms, _ = milliseconds(alone.evaluate, tasks)
+        combined_ms, _ = milliseconds(combined.evaluate, tasks)
     return {
-        "type_and_lint_ms": round(both_ms, 1),
-        "type_ms": round(milliseconds(StaticCheck("ty").evaluate, tasks)[0], 1),
-        "lint_ms": round(milliseconds(StaticCheck("ruff").evaluate, tasks)[0], 1),
-        "tests_ms": round(tests_ms, 1),
-        "combined_ms": round(combined_ms, 1),
-        "ratio_combined_to_tests": round(combined_ms / tests_ms, 2),
-        "ratio_of_test_seconds_beside_the_tools": round(seconds[1] / seconds[0], 2),
-        "type_false_alarms": sum(not types.passed for types, _ in verdicts),
-        "lint_false_alarms": sum(not lint.passed for _, lint in verdicts),
-        "did_not_run": sum(part.outcome == "harness_error" for pair in verdicts for part in pair),
+        "type check and lint": both_ms,
+        "type check": milliseconds(StaticCheck("ty").evaluate, tasks)[0],
+        "lint": milliseconds(StaticCheck("ruff").evaluate, tasks)[0],
+        "tests": tests_ms,
+        "combined": combined_ms,
+        "did not run": sum(part.outcome == "harness_error" for pair in verdicts for part in pair),
     }
 
 
@@ -80,17 +75,19 @@ def trajectory_ms(tasks, repeats=20):
     return 1000 * (time.perf_counter() - start) / (len(tasks) * repeats)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tasks", type=int, default=100)
-    parser.add_argument("--rounds", type=int, default=3)
-    options = parser.parse_args()
-    tasks = [task for task in humaneval() if task.visible_tests][: options.tasks]
-    rounds = [measured(tasks) for _ in range(options.rounds)]
-    middle = sorted(rounds, key=lambda row: row["type_and_lint_ms"])[len(rounds) // 2]
-    report = {"programs": len(tasks), **middle, "trajectory_ms": round(trajectory_ms(tasks), 4)}
-    report["type_and_lint_ms_of_all_rounds"] = sorted(row["type_and_lint_ms"] for row in rounds)
-    print(json.dumps(report))
+def rows(some, rounds):
+    tasks = [task for task in humaneval() if task.visible_tests][:some]
+    measures = sorted((measured(tasks) for _ in range(rounds)), key=lambda each: each["type check and lint"])
+    middle = measures[rounds // 2]
+    yield Row("tests and tools, combined", "ms", middle.pop("combined"), "tests alone", middle["tests"])
+    yield from (Row(work, "ms", value) for work, value in middle.items() if work != "did not run")
+    yield Row("programs that a tool did not look at", "programs", middle["did not run"], limit=0)
+    yield Row("heuristics of a trajectory", "ms", trajectory_ms(tasks))
+
+
+def main():
+    options = options_of(__doc__, tasks=100, rounds=3)
+    print_rows(rows(2, 1) if options.smallest else rows(options.tasks, options.rounds))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""What a sweep costs: the union of its trajectories. Last line: one JSON object.
+"""What a sweep costs: the union of its trajectories.
 
-    python bench/sweep.py [--tasks N]
+    python bench/sweep.py [--tasks 20] [--smallest]
 
 A grid Ω x max attempts x threshold of 75 cells on HumanEval, with a scripted model whose replies depend on the whole
 prompt, so that every cell that reads something else goes another way.
@@ -11,7 +11,6 @@ prompt, so that every cell that reads something else goes another way.
 (c) The same sweep again, as a whole process: calls and seconds.
 """
 
-import argparse
 import hashlib
 import json
 import sqlite3
@@ -20,6 +19,8 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+
+from table import Row, options_of, print_rows
 
 from reflexion_lab.agent.models.scripted import ScriptedModel
 from reflexion_lab.analysis.run_log import Log
@@ -63,7 +64,7 @@ class Student:
 def overrides(root, limit):
     (Path(root) / "unused.json").write_text('[{"when": "", "reply": ""}]')
     fixed = {"model": "scripted", "model.path": f"{root}/unused.json", "benchmark": "humaneval", "tracker": "none"}
-    return {**fixed, "run_root": f"{root}/runs", "workers": 8} | ({"benchmark.limit": limit} if limit else {}) | GRID
+    return {**fixed, "run_root": f"{root}/runs", "workers": 8, "benchmark.limit": limit} | GRID
 
 
 def results(run):
@@ -90,13 +91,8 @@ def shared(root, limit, student):
     assert len(finished.runs) == 75, next(state.problem for state in finished.states.values() if state.problem)
     prompts = len({tuple((m.role, m.content) for m in received) for received in model.received})
     further = further_draws(finished.root / "calls.sqlite")
-    attempts = sum(len(Log.read(RunFolder.existing(run)).every) for run in finished.runs)
-    return finished, {
-        "cells": len(finished), "attempts": attempts, "calls": len(model.received), "distinct_prompts": prompts,
-        "further_draws_of_a_prompt": further, "calls_per_distinct_prompt": round(len(model.received) / prompts, 3),
-        "first_draws_per_distinct_prompt": round((len(model.received) - further) / prompts, 3),
-        "seconds": round(seconds, 1),
-    }  # fmt: skip
+    calls = len(model.received)
+    return finished, {"calls": calls, "first": calls - further, "prompts": prompts, "seconds": seconds}
 
 
 def further_draws(path):
@@ -115,15 +111,15 @@ def one_by_one(root, finished, student):
         finish(lab)
         calls += len(model.received)
         same += results(lab.folder.path) == results(run)
-    return {"calls": calls, "identical_cells": same, "seconds": round(time.perf_counter() - start, 1)}
+    return {"calls": calls, "same": same, "seconds": time.perf_counter() - start}
 
 
 def repeated(root, limit):
     """The finished sweep again, in a process of its own; its model is this file's, so that no cell has to run again."""
     start = time.perf_counter()
-    command = [sys.executable, __file__, "--repeat", root, *(["--tasks", str(limit)] if limit else [])]
+    command = [sys.executable, __file__, "--repeat", root, str(limit)]
     output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    return json.loads(output.splitlines()[-1]) | {"seconds": round(time.perf_counter() - start, 2)}
+    return time.perf_counter() - start, json.loads(output.splitlines()[-1])
 
 
 def repeat(root, limit, student):
@@ -132,24 +128,27 @@ def repeat(root, limit, student):
     return {"cells_kept": sum(state.status == "kept" for state in states), "calls": len(model.received)}
 
 
-def main():
-    options = argparse.ArgumentParser()
-    options.add_argument("--tasks", type=int, help="only the first N tasks")
-    options.add_argument("--repeat", metavar="ROOT", help=argparse.SUPPRESS)
-    arguments = options.parse_args()
+def rows(limit):
     student = Student(humaneval())
-    if arguments.repeat:
-        print(json.dumps(repeat(arguments.repeat, arguments.tasks, student)))
-        return
     with tempfile.TemporaryDirectory() as root:
-        finished, cost = shared(root, arguments.tasks, student)
+        finished, cost = shared(root, limit, student)
         alone = one_by_one(root, finished, student)
-        second = repeated(root, arguments.tasks)
-    print(json.dumps({
-        "subject": "sweep", "shared": cost, "again": second, "one_by_one": alone,
-        "times_fewer_calls": round(alone["calls"] / cost["calls"], 2),
-        "times_faster": round(alone["seconds"] / cost["seconds"], 2),
-    }))  # fmt: skip
+        seconds, again = repeated(root, limit)
+    cells = f"{len(finished)} cells, {limit} tasks"
+    yield Row(f"{cells}: calls", "calls", cost["calls"], "cell by cell", alone["calls"])
+    yield Row(f"{cells}: calls but further draws", "calls", cost["first"], "distinct prompts", cost["prompts"], 1)
+    yield Row(cells, "s", cost["seconds"], "cell by cell", alone["seconds"])
+    yield Row("cells with the results of the cell alone", "cells", alone["same"], "all", len(finished), -1)
+    yield Row("the finished sweep again, a process", "s", seconds, limit=3)
+    yield Row("the finished sweep again", "calls", again["calls"], limit=0)
+
+
+def main():
+    if len(sys.argv) == 4 and sys.argv[1] == "--repeat":
+        print(json.dumps(repeat(sys.argv[2], int(sys.argv[3]), Student(humaneval()))))
+        return
+    options = options_of(__doc__, tasks=20)
+    print_rows(rows(1 if options.smallest else options.tasks))
 
 
 if __name__ == "__main__":

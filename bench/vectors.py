@@ -1,17 +1,16 @@
-"""What sentence embeddings cost, and searching them, beside a bare NumPy product. Last line: one JSON object.
-
-    python bench/vectors.py [--vectors 100000] [--texts 3000] [--noise 0.5] [--keep vectors.npy]
-    python bench/vectors.py --batches [--texts 3000]   # embedder=sentence_transformer beside `encode` of its library
+"""What sentence embeddings cost, and searching them, beside a bare NumPy product. See retrieval.py.
 
 Vectors to search are those of real texts, the docstrings of the standard library, each repeated with Gaussian noise of
 length `noise` added before they are scaled to 1 again (0.5: a cosine of 0.89 to the text's own). Queries are vectors of
-texts that are not among them, perturbed alike; they are given as vectors. `--keep` holds the texts' vectors from run to
-run. Ratios are of calls that take turns. Cosines compare int8 with fp32 weights; without sentence-transformers they are
-left out. With `--batches`: texts per second of CPU time, on one thread, and the largest difference of a component to
-that of the text alone.
+texts that are not among them, perturbed alike; they are given as vectors. Cosines compare int8 with fp32 weights;
+without sentence-transformers they are left out.
+
+    python bench/vectors.py [--texts 3000]   # embedder=sentence_transformer beside `encode` of its library
+
+As a script of its own: texts per second of CPU time, on one thread, and the largest difference of a component to that
+of the text alone.
 """
 
-import argparse
 import ast
 import importlib.util
 import json
@@ -23,6 +22,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+from table import Row, options_of
 
 from reflexion_lab.memory.embedders.cached import CachedEmbedder
 from reflexion_lab.memory.embedders.minilm import MiniLM
@@ -30,8 +30,6 @@ from reflexion_lab.memory.embedders.sentence_transformer import SentenceTransfor
 from reflexion_lab.memory.retrieval.embedding import Vectors
 from reflexion_lab.tasks.benchmarks.humaneval import humaneval
 
-SIZES = (16_384, 32_768, 65_536, 131_072)
-SLOW_MS = 5.0
 BATCH = 50_000
 
 
@@ -64,35 +62,27 @@ def embedding(embedder):
     _, load_ms = timed(lambda: embedder.embed(["."]))
     with tempfile.TemporaryDirectory() as folder:
         cached = CachedEmbedder(embedder, Path(folder) / "embeddings.sqlite")
-        _, first_ms = timed(lambda: cached.embed(prompts))
+        cached.embed(prompts)
         cached.close()
         cached = CachedEmbedder(embedder, Path(folder) / "embeddings.sqlite")
-        opened_ms, *again_ms = [timed(lambda: cached.embed(prompts))[1] for _ in range(11)]
+        _, *again_ms = [timed(lambda: cached.embed(prompts))[1] for _ in range(11)]
         cached.close()
     one_ms = [timed(lambda prompt=prompt: embedder.embed([prompt]))[1] for prompt in prompts[:20]]
     return {
-        "texts": len(prompts),
-        "load_seconds": round(load_ms / 1000, 2),
-        "seconds": round(first_ms / 1000, 2),
-        "per_second": round(1000 * len(prompts) / first_ms, 1),
-        "one_ms": round(statistics.median(one_ms), 1),
-        "cached_ms": round(statistics.median(again_ms), 2),
-        "cached_ms_with_opening": round(opened_ms, 2),
-    }
+        "load": load_ms / 1000, "one": statistics.median(one_ms), "cached": statistics.median(again_ms) / len(prompts)
+    }  # fmt: skip
 
 
 def agreement(embedder, texts):
     """Cosines between the vectors of int8 and fp32 weights."""
     if importlib.util.find_spec("sentence_transformers") is None:
-        return {}
+        return
     exact = SentenceTransformer()
     groups = {"humaneval": [task.prompt for task in humaneval()], "docstrings": texts[:300]}
-    report = {}
     for name, group in groups.items():
         cosines = (embedder.embed(group) * exact.embed(group)).sum(axis=1)
-        report[f"cosine_{name}_min"] = round(float(cosines.min()), 5)
-        report[f"cosine_{name}_mean"] = round(float(cosines.mean()), 5)
-    return report
+        yield f"{name}, least", float(cosines.min())
+        yield f"{name}, mean", float(cosines.mean())
 
 
 def batches(texts):
@@ -144,61 +134,21 @@ def exact_search(rows, queries, k=5):
     for query in queries:
         bare.append(timed(lambda query=query: matrix @ query)[1])
         ours.append(timed(lambda query=query: vectors.rank(query, k))[1])
-    ratio = statistics.median(a / b for a, b in zip(ours, bare, strict=True))
-    return statistics.median(ours), statistics.median(bare), ratio
+    return statistics.median(ours), "bare product", statistics.median(bare)
 
 
-def real_vectors(embedder, texts, keep):
-    if keep and keep.exists() and len(kept := np.load(keep)) == len(texts):
-        return kept, 0.0
-    vectors, ms = timed(lambda: embedder.embed(texts))
-    if keep:
-        np.save(keep, vectors)
-    return vectors, ms / 1000
-
-
-def measure(vectors=100_000, texts=3000, noise=0.5, keep=None, queries=100):
-    """All figures. `keep`: an .npy file for the texts' vectors; None embeds them again."""
+def rows(vectors, texts, noise=0.5, queries=100):
     embedder, generator, documents = MiniLM(), np.random.default_rng(0), docstrings(texts)
-    report = {"embedding": embedding(embedder) | agreement(embedder, documents)}
-    real, seconds = real_vectors(embedder, documents, keep)
+    figures = embedding(embedder)
+    yield Row("minilm: its weights load", "s", figures["load"])
+    yield Row("minilm: a prompt of HumanEval", "ms", figures["one"], "cached", figures["cached"])
+    yield from (Row(f"minilm: cosine to fp32, {name}", "", cosine) for name, cosine in agreement(embedder, documents))
+    real = embedder.embed(documents)
     real = real[generator.permutation(len(real))]
-    held = perturbed(real[: len(real) // 10], queries, noise, generator)
-    rows = perturbed(real[len(real) // 10 :], max(vectors, SIZES[-1]), noise, generator)
-    ours, bare, ratio = exact_search(rows[:vectors], held)
-    by_size = {size: exact_search(rows[:size], held[:50])[0] for size in SIZES}
-    slope = statistics.median(ms / size for size, ms in by_size.items())
-    report["data"] = {
-        "real_texts": len(real),
-        "characters_of_a_text": round(statistics.median(map(len, documents))),
-        "seconds_to_embed_them": round(seconds, 1),
-        "noise": noise,
-        "dimensions": real.shape[1],
-        "queries": len(held),
-    }
-    report["exact"] = {
-        "vectors": vectors,
-        "ms": round(ours, 2),
-        "bare_product_ms": round(bare, 2),
-        "ratio": round(ratio, 3),
-        "ms_by_size": {str(size): round(ms, 2) for size, ms in by_size.items()},
-        "size_at_5_ms": round(SLOW_MS / slope),
-    }
-    return report
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--vectors", type=int, default=100_000)
-    parser.add_argument("--texts", type=int, default=3000)
-    parser.add_argument("--noise", type=float, default=0.5)
-    parser.add_argument("--keep", type=Path)
-    parser.add_argument("--batches", action="store_true")
-    options = parser.parse_args()
-    is_batches, texts = options.batches, options.texts
-    report = batches(texts) if is_batches else measure(options.vectors, texts, options.noise, options.keep)
-    print(json.dumps(report))
+    held = perturbed(real[: max(1, len(real) // 10)], queries, noise, generator)
+    found = perturbed(real[len(real) // 10 :], vectors, noise, generator)
+    yield Row(f"vectors, {vectors:,}: a query", "ms", *exact_search(found, held), 1.5)
 
 
 if __name__ == "__main__":
-    main()
+    print(json.dumps(batches(options_of(__doc__, texts=3000).texts)))

@@ -2,7 +2,7 @@
 
 Cosine similarity to the fp32 vectors: above 0.999, mean 0.9995, on the 164 HumanEval prompts and 200 recorded
 reflections; as low as 0.9988 on one in 300 docstrings and 0.996 on texts of one or two words, where
-`sentence_transformer` is the alternative. Measured by `bench/vectors.py`.
+`sentence_transformer` is the alternative. Measured by `bench/retrieval.py`.
 """
 
 from __future__ import annotations
