@@ -10,6 +10,8 @@ from reflexion_lab.memory.buffer import EpisodeBuffer
 from reflexion_lab.memory.curators.a_mem import AMem
 from reflexion_lab.memory.curators.reasoning_bank import ReasoningBank
 from reflexion_lab.memory.embedders.minilm import MiniLM
+from reflexion_lab.memory.embedders.openai import OpenAIEmbedder
+from reflexion_lab.memory.embedders.sentence_transformer import SentenceTransformer
 from reflexion_lab.memory.lessons.mistakes import Mistakes
 from reflexion_lab.memory.lessons.wisdom import WisdomBook
 from reflexion_lab.memory.recall import Similar, Window, WindowThenSimilar
@@ -42,6 +44,9 @@ OPTIONS = [
     (partial(AMem, Jaccard(), None, Sampling()), "neighbours", (10,), "{}"),
     (partial(ReasoningBank, Jaccard(), None, Sampling()), "scaling", ("both",), "{}"),
     (MiniLM, "threads", (-1,), r"MiniLM\.{}: got -1, expected"),
+    (SentenceTransformer, "batch_size", (0,), r"SentenceTransformer\.{}: got 0, expected 1 or more, or null"),
+    (SentenceTransformer, "dtype", ("int8",), r"SentenceTransformer\.{}: got 'int8', expected one of float32"),
+    (partial(OpenAIEmbedder, "small"), "base_url", ("http://",), r"embedder\.{}: got 'http://'"),
 ]  # fmt: skip
 
 

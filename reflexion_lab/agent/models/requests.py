@@ -26,7 +26,6 @@ LONGEST_WAIT = 120
 LONGEST_PAUSE = 8.0
 """Seconds before a retry, at most, if the server asks for none."""
 COMPLETION, EMBEDDINGS = "chat completion", "list of embeddings"
-"""Answers to a POST."""
 NOT_EXPECTED = "the reply is no "
 SHOWN = 100_000
 """Bytes of an unreadable answer that are searched for keys before 500 characters of it are shown."""
@@ -55,8 +54,8 @@ def netloc(base_url: str) -> str:
 
 
 def connect(base_url: str | None, timeout: float, deadline: float, expected: str = COMPLETION) -> Any:
-    """A client of the SDK that does not retry; each call supplies its own key. `timeout` and `deadline` are those of
-    `OpenAIModel`, `expected` is the answer to a POST.
+    """A client of the SDK that does not retry; each call supplies its own key. `timeout`, `deadline`: as of
+    `OpenAIModel`. `expected`: answer to a POST.
 
     `base_url`: as of `address`. Each request has its own connection: on a shared one, an answer sent twice would be
     read as the answer to the next request. Raises ModelError: the SDK is not installed; ConfigError: as `address`.

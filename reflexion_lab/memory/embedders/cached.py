@@ -58,10 +58,6 @@ class CachedEmbedder:
     def dimensions(self) -> int:
         return self._embedder.dimensions
 
-    @cached_property
-    def _prefixes(self) -> Mapping[TextKind, str]:
-        return getattr(self._embedder, "prefixes", MARKS)
-
     def embed(self, texts: Sequence[str], kind: TextKind = "document") -> NDArray[float32]:
         """As `Embedder.embed`; `embedder` gets only unknown texts, each once."""
         import numpy as np
@@ -77,7 +73,8 @@ class CachedEmbedder:
         return np.concatenate(chunks)
 
     def _embed_chunk(self, texts: Sequence[str], kind: TextKind) -> NDArray[float32]:
-        digests = [_digest(self._prefixes[kind] + text) for text in texts]
+        prefix = getattr(self._embedder, "prefixes", MARKS)[kind]
+        digests = [_digest(prefix + text) for text in texts]
         vectors = self._read(set(digests))
         missing = {digest: text for digest, text in zip(digests, texts, strict=True) if digest not in vectors}
         with self._lock:
@@ -164,14 +161,8 @@ class ReplayEmbedder:
     None: the model's own prompt, or none.
     """
 
-    def __init__(
-        self,
-        path: str | Path,
-        fingerprint: str = "",
-        query_prefix: str | None = None,
-        document_prefix: str | None = None,
-    ) -> None:
-        given: dict[TextKind, str | None] = {"query": query_prefix, "document": document_prefix}
+    def __init__(self, path: str | Path, fingerprint: str = "", **prefixes: str | None) -> None:
+        given = {kind: prefixes.get(f"{kind}_prefix") for kind in MARKS}
         self.prefixes = {kind: MARKS[kind] if text is None else text for kind, text in given.items()}
         self.path = Path(path)
         self._wanted = fingerprint

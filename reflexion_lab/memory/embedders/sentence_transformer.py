@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 BATCH, BATCH_ON_A_GPU = 16, 256
-CASTS = {"float32": "float", "float16": "half", "bfloat16": "bfloat16"}
-"""Methods of torch modules, by dtype."""
+CASTS = {"float32": "float", "float16": "half", "bfloat16": "bfloat16"}  # methods of torch's modules
 PROMPTS: dict[TextKind, tuple[str, ...]] = {"query": ("query",), "document": ("document", "passage", "corpus")}
 """Names of a model's own prompts, as of `encode_query` and `encode_document`."""
 
@@ -100,10 +99,9 @@ class SentenceTransformer:
             settings = {"prompt": self._own_prompt(kind) if given is None else given, "show_progress_bar": False}
             settings |= {"batch_size": self._batch_size or size, "normalize_embeddings": True}
             vectors = np.asarray(model.encode(readable or ["."], **settings), np.float32)[: len(texts)]
-        if str(model.dtype) == "torch.float32":
-            return vectors
-        unit: NDArray[float32] = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)  # half precision: within 1e-3
-        return unit
+        if str(model.dtype) != "torch.float32":  # in half precision, lengths are within 1e-3 of 1
+            vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+        return vectors
 
     def _load(self) -> Any:
         if self._loaded is None:
@@ -122,11 +120,11 @@ class SentenceTransformer:
                     f"embedder.model: {folder} cannot be loaded ({problem})",
                     expected="a folder that sentence-transformers saved, and a device of this machine",
                 ) from problem
-            is_prompted = any(self._own_prompt(kind) if text is None else True for kind, text in self._given.items())
-            if self._own_prompts and not is_prompted:
-                message = f"embedder.model: its prompts are not used, {self._own_prompts}, since none is named query or"
-                keys = "embedder.query_prefix and embedder.document_prefix"
-                warnings.warn(f"{message} document; set {keys} to those of queries and documents", stacklevel=2)
+            if self._own_prompts and not any(self.prefixes.values()):
+                message = (
+                    f"embedder.model: its prompts are not used, {self._own_prompts}; set embedder.query_prefix and"
+                )
+                warnings.warn(f"{message} embedder.document_prefix to those of queries and documents", stacklevel=2)
         return self._loaded
 
     def _files(self) -> Path:

@@ -9,7 +9,7 @@ import pytest
 
 import reflexion_lab as rl
 from reflexion_lab.cli.main import main
-from reflexion_lab.errors import ConfigError, ModelError
+from reflexion_lab.errors import ModelError
 from reflexion_lab.memory.embedders.cached import CachedEmbedder, ReplayEmbedder
 from reflexion_lab.memory.embedders.minilm import packaged
 from reflexion_lab.memory.embedders.sentence_transformer import SentenceTransformer
@@ -124,10 +124,9 @@ def test_a_models_own_prompts_are_put_before_the_texts_unless_others_are_given(m
         expected = minilm.embed([f"passage: {text}" for text in TEXTS]) @ minilm.embed(["query: reverse"])[0]
         assert [hit.score for hit in hits] == pytest.approx(sorted(expected)[::-1], abs=1e-5)
     bare = SentenceTransformer(e5, query_prefix="", document_prefix="")
-    assert np.allclose(bare.embed(TEXTS, "query"), minilm.embed(TEXTS), atol=1e-6)
     stored = CachedEmbedder(bare, tmp_path / "cache.sqlite")
     assert (stored.embed(TEXTS, "query") * cached.embed(TEXTS, "query")).sum(axis=1).max() < 0.999
-    with pytest.warns(UserWarning, match=r"prompts are not used, \{'s2p_query': 'Find: '\}, since none is named query"):
+    with pytest.warns(UserWarning, match=r"prompts are not used, \{'s2p_query': 'Find: '\}; set embedder.query_prefix"):
         SentenceTransformer(str(tmp_path / "named")).embed(TEXTS)
 
 
@@ -143,23 +142,15 @@ def test_vectors_of_batches_are_those_of_single_texts_but_for_rounding(minilm):
     assert half.fingerprint == f"{minilm.fingerprint}:bfloat16"
 
 
-def test_a_number_of_texts_and_a_precision_out_of_range_are_refused():
-    for key, value in (("batch_size", 0), ("dtype", "int8")):
-        with pytest.raises(ConfigError, match=rf"embedder\.{key}: got '?{value}'?, expected"):
-            rl.run(*SMALL, "embedder=sentence_transformer", f"embedder.{key}={value}", quiet=True)
-
-
 SMALL = ("model=simulated", "model.first=0.3", "benchmark.limit=4", "memory.shared.round_size=1", "tracker=none")
 SMALL += ("retriever=hybrid", "recall=similar", "recall.min_score=0")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("prompts", ["given", "own"])
-def test_a_run_with_prompts_is_replayed(tmp_path, monkeypatch, prompts):
+def test_a_run_with_prompts_is_replayed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    keys = ["embedder.query_prefix='query: '", "embedder.document_prefix='passage: '"]
-    if prompts == "own":
-        keys = [f"embedder.model={prompted(tmp_path / 'e5', query='query: ', passage='passage: ')}"]
+    e5 = prompted(tmp_path / "e5", query="query: ", passage="passage: ")
+    keys = [f"embedder.model={e5}", "embedder.query_prefix='find: '"]  # the document's prompt is the model's own
     run = rl.run(*SMALL, "embedder=sentence_transformer", *keys, quiet=True)
     assert main(["bundle", str(run.path), "--out", "run.zip"]) == 0
     assert main(["replay", "run.zip"]) == 0
@@ -176,12 +167,6 @@ def test_an_own_embedder_learns_the_kind_from_every_retriever_and_curator(tmp_pa
             kinds.add(kind)
             return np.array([[1, 0] if len(text) % 2 else [0, 1] for text in batch], np.float32)
 
-    class Plain(Mine):
-        def embed(self, batch):
-            return super().embed(batch, "document")
-
     mistakes = "memory.shared.shown={mistakes: 1}"
     rl.run(*SMALL, "curator=raw_trajectories", mistakes, embedder=Mine, quiet=True)
     assert kinds == {"query", "document"}
-    with pytest.raises(ConfigError, match=r"embedder: Plain\.embed: .*expected the parameters texts, kind"):
-        rl.run(*SMALL, embedder=Plain, quiet=True)
