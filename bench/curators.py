@@ -48,6 +48,8 @@ def measured(name, tasks):
             cpu += time.process_time() - start
             read = {"recalled_items": tuple(item.item_id for item in selection.items)}
             attempts = [replace(made_up(task.task_id, n, n == 2 and first % 3 > 0, n == 2), **read) for n in (1, 2)]
+            cause = replace(attempts[0].reflection, root_cause=f"case {len(finished)} of {number % 9}")
+            attempts[0] = replace(attempts[0], reflection=cause)
             finished.append((task, attempts))
         start = time.process_time()
         for _ in memory.learn(number, [memory.finished(*loop) for loop in finished]):

@@ -138,11 +138,16 @@ class Gold:
     @validated
     def __init__(self, tasks: Sequence[Task], retriever: Retriever, k: Positive = 3) -> None:
         self.tasks = {task.task_id: task for task in tasks}
+        self._clusters: dict[str, set[str]] = {}
+        for task in tasks:
+            self._clusters.setdefault(task.cluster_id, set()).add(task.task_id)
         self.index = Index(retriever)
         self.k = k
 
     def select(self, items: Sequence[Item], task: Task) -> Selection:
-        same = [item for item in items if self._cluster(item.sources[0]) == self._cluster(task.task_id)][-self.k :]
+        own = self.tasks.get(base_id(task.task_id))
+        related = self._clusters[own.cluster_id] if own else set[str]()
+        same = [item for item in items if base_id(item.sources[0]) in related][-self.k :]
         near = [item for item in self.index.nearest(items, task.prompt, self.k) if item not in same]
         return Selection(items=tuple((*same, *near)[: self.k]))
 
@@ -154,7 +159,3 @@ class Gold:
         task = self.tasks[each.task.task_id]
         text = f"Task:\n{task.prompt.strip()}\n\nSolution:\n{task.canonical_program.strip()}"
         return Curation(operations=(replace(case(each, text), outcome=None),))
-
-    def _cluster(self, task_id: str) -> str:
-        task = self.tasks.get(base_id(task_id))
-        return task.cluster_id if task else ""

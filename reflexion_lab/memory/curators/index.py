@@ -16,8 +16,9 @@ class Index:
     """The items that a curator was last asked about. Thread-safe.
 
     What is nearest depends on these items alone (of a `View`, on the whole memory), so that a resumed run, a frozen one
-    and any number of threads agree: items that were added are indexed further, the oldest ones that left are forgotten;
-    for any other change, the index is made anew. `retriever`: empty, for this index alone.
+    and any number of threads agree: items that were added are indexed further, the oldest ones that left are forgotten,
+    edited ones are replaced where the retriever can; for any other change, the index is made anew. `retriever`: empty,
+    for this index alone.
     """
 
     def __init__(self, retriever: Retriever) -> None:
@@ -61,7 +62,9 @@ class Index:
         known, gone = [*self._documents.texts.items()], 0
         if texts and texts[0] in known:  # those before it were the oldest
             gone = known.index(texts[0])
-        if texts[: len(known) - gone] != known[gone:]:
+        pairs = [*zip(texts, known[gone:], strict=False)]
+        is_kept = len(pairs) == len(known) - gone and all(new[0] == old[0] for new, old in pairs)
+        if not is_kept or not all(self._documents.edit(*new) for new, old in pairs if new != old):
             gone = len(known)
         if gone:
             self._documents.remove([name for name, _ in known[:gone]])

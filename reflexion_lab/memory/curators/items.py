@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
+from itertools import chain
 from typing import Literal
 
 import msgspec
@@ -189,11 +190,12 @@ class ItemMemory:
                 self._drop(name)
 
     def _put(self, item: Item) -> None:
-        if item.item_id in self._items:
-            self._count(self._items[item.item_id], -1)
+        old = self._items.get(item.item_id)
+        if old:
+            self._count(old, -1)
         self._items[item.item_id] = item
         self._count(item, 1)
-        for source in item.sources:
+        for source in set(item.sources).difference(old.sources if old else ()):
             self._by_source.setdefault(base_id(source), set()).add(item.item_id)
 
     def _drop(self, name: str) -> None:
@@ -317,7 +319,7 @@ def _sum(counts: dict[str, int], votes: dict[str, int]) -> dict[str, int]:
 
 
 def _united(*names: Sequence[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(name for part in names for name in part))
+    return tuple(dict.fromkeys(chain(*names)))
 
 
 def _words(text: str) -> str:

@@ -71,15 +71,21 @@ class ReasoningBank:
             model, sampling, prompts, max_chars=max_chars, submitted_only=is_single, constrained=constrained
         )
         self.index = Index(retriever)
+        self._grouped: tuple[Sequence[Item], dict[str, list[Item]], list[Item]] = ((), {}, [])
+        """Items, by task, and the newest of each."""
         self.scaling = scaling
         self.variant = variant
         self.n = n
 
     def select(self, items: Sequence[Item], task: Task) -> Selection:
-        by_task: dict[str, list[Item]] = {}
-        for item in items:
-            by_task.setdefault(item.key, []).append(item)
-        nearest = self.index.nearest([own[-1] for own in by_task.values()], task.prompt, self.n)
+        known, by_task, newest = self._grouped
+        if known is not items:
+            by_task = {}
+            for item in items:
+                by_task.setdefault(item.key, []).append(item)
+            newest = [own[-1] for own in by_task.values()]
+            self._grouped = items, by_task, newest
+        nearest = self.index.nearest(newest, task.prompt, self.n)
         return Selection(items=tuple(item for near in nearest for item in by_task[near.key]))
 
     def due(self, finished: Sequence[Finished]) -> Sequence[Batch]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, insort
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from functools import partial
@@ -53,6 +53,17 @@ class Postings:
                 for word in words:
                     self._postings[word].append(number)
                 self._sizes.append(len(words))
+
+    def replace(self, number: int, old: str, new: str) -> None:
+        """Give the document of this number, whose text is `old`, the text `new`."""
+        with self._lock:
+            for word in self._words(old):
+                row = self._postings[word]
+                del row[bisect_left(row, number)]
+            words = self._words(new)
+            for word in words:
+                insort(self._postings[word], number)
+            self._sizes[number - self._dropped] = len(words)
 
     def forget(self, before: int) -> None:
         with self._lock:

@@ -37,6 +37,18 @@ class Documents(Generic[Key]):
             self._keys |= dict(zip(count(self._end), new))
             self._end += len(new)
 
+    def edit(self, key: Key, text: str) -> bool:
+        """Replace a text in its place; False where the retriever cannot."""
+        replace = getattr(self.retriever, "replace", None)
+        if replace:
+            try:
+                replace(self.numbers[key], self.texts[key], text)
+            except BaseException:
+                self.remove([*self.texts])  # the index is broken
+                raise
+            self.texts[key] = text
+        return bool(replace)
+
     def remove(self, keys: Iterable[Key]) -> None:
         self._drop(keys)
         self._first = next(iter(self._keys), self._end)

@@ -33,7 +33,8 @@ def test_nearest_is_a_function_of_the_items(retriever):
         elif change == 1:
             memory = [*memory, Item(item_id=f"n{step}", text=" ".join(rng.choices(WORDS, k=4)))]
         elif change == 2:
-            memory = [replace(memory[0], text="sort words", key=""), *memory[1:]]
+            place = rng.randrange(len(memory))
+            memory = [replace(item, text="sort words") if n == place else item for n, item in enumerate(memory)]
         view = memory if change < 3 else memory[::2]
         query = " ".join(rng.choices(WORDS, k=3))
         assert lived.nearest(view, query, 3) == Index(retriever()).nearest(view, query, 3)
@@ -65,6 +66,11 @@ def test_an_indexing_that_failed_is_made_again():
             if self.fails:
                 raise ModelError("no vector")
             super().add(documents)
+
+        def replace(self, number, old, new):
+            super().replace(number, old, "" if self.fails else new)
+            if self.fails:
+                raise ModelError("interrupted")
 
     retriever = Failing()
     index, memory = Index(retriever), [Item(item_id=name, text=f"{name} word") for name in ("sort", "sum", "count")]
