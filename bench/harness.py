@@ -8,29 +8,57 @@
 (b) 160 tasks of 6 calls each by a model that sleeps 0.2 s a call, 32 workers: wall time until the last submission is
     graded, against the list schedule.
 (c) inspect_ai with its mock model, 164 × 3 attempts of two calls without any execution, where it is installed.
+(d) CPU of the lab's process per attempt of (a), by stage, without the stages within it. Timing adds a tenth.
 """
 
+import functools
 import heapq
 import os
 import tempfile
+import threading
 import time
+from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
 
 from table import Row, options_of, print_rows
 
+from reflexion_lab.agent.models.cache import CachedModel
 from reflexion_lab.agent.models.scripted import ScriptedModel
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.io.terminal import Progress
+from reflexion_lab.loop.reflexion import Reflexion
+from reflexion_lab.memory.episodic import EpisodicMemory
 from reflexion_lab.runner.config import parts
 from reflexion_lab.runner.config.assemble import assemble
 from reflexion_lab.runner.config.compose import compose
+from reflexion_lab.runner.folder.folder import RunFolder
+from reflexion_lab.runner.runner import Runner
+from reflexion_lab.tasks.sandbox import sandbox
+from reflexion_lab.text.prompts import render
+from reflexion_lab.text.prompts.render import Prompts
 
 os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
 REFLECTION = (
     "ROOT_CAUSE: The body returns None\nWHAT_WENT_WRONG: None was compared with the value\n"
     "WHAT_TO_CHANGE: return the value\nCONFIDENCE: 0.5\n"
 )
+STAGES = (
+    ("loop and records", Runner, "_run_loop _grade"),
+    ("loop and records", Reflexion, "act evaluate record"),
+    ("recall", Reflexion, "recall"),
+    ("prompts", Prompts, "render fit"),
+    ("calls and their ledger", CachedModel, "complete"),
+    ("programs of replies", render, "extract continued"),
+    ("reflection", Reflexion, "reflect"),
+    ("memory", EpisodicMemory, "remember"),
+    ("checks, prepared", sandbox, "prepare_all _job"),
+    ("sandbox: turns", sandbox.Sandbox, "run"),
+    ("sandbox: sending", sandbox.Server, "run"),
+    ("verdicts", sandbox, "read_checks"),
+    ("files", RunFolder, "append sync"),
+)
+"""Stages of an attempt: the methods in which it is."""
 
 
 def never_right(messages):
@@ -66,6 +94,37 @@ def overhead(folder, tasks):
         "per_second": attempts / (times[-1] - start), "cpu_ms": 1000 * cpu / attempts, "grading": ended - times[-1],
         "mlflow": tracked - ended,
     }  # fmt: skip
+
+
+def stages(folder, tasks):
+    """(d): CPU milliseconds per attempt of each stage."""
+    page = lab(ScriptedModel(never_right), folder, "benchmark=humaneval", f"benchmark.limit={tasks}", "tracker=none")
+    spent, inner = Counter(), threading.local()
+
+    def timed(stage, method):
+        @functools.wraps(method)
+        def call(*arguments, **named):
+            within = inner.__dict__.setdefault("seconds", [])
+            start = time.thread_time()
+            within.append(0.0)
+            try:
+                return method(*arguments, **named)
+            finally:
+                seconds = time.thread_time() - start
+                spent[stage] += seconds - within.pop()
+                if within:
+                    within[-1] += seconds
+
+        return call
+
+    for stage, owner, names in STAGES:
+        for name in names.split():
+            setattr(owner, name, timed(stage, getattr(owner, name)))
+    page.runner.loop = timed("making a loop", page.runner.loop)
+    page.runner.run()
+    page.sandbox.close()
+    attempts = len(Log.read(page.folder).every)
+    return {stage: 1000 * seconds / attempts for stage, seconds in spent.most_common()}
 
 
 @contextmanager
@@ -145,6 +204,8 @@ def rows(attempts, tasks):
         yield Row("an attempt", "CPU ms", own["cpu_ms"])
         yield Row("grades after the last attempt", "s", own["grading"])
         yield Row("MLflow, a run", "s", own["mlflow"])
+        for stage, milliseconds in stages(folder, attempts).items():
+            yield Row(f"an attempt: {stage}", "CPU ms", milliseconds)
         wall, ideal = schedule(folder, tasks)
         yield Row(f"{tasks} tasks, 32 workers, 0.2 s a call", "s", wall, "list schedule", ideal, 1.05)
 
