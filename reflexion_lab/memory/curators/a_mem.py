@@ -139,7 +139,7 @@ class AMem:
             unreadable += not values
             note = _changed(note, values, 0)
         compared = note.text if self.variant == "paper" else note.content
-        near = self.index.nearest(items, compared, self.neighbours)
+        near = self.index.nearest(items, compared, self.neighbours, is_item=True)
         decision = Decision()
         if near:
             known = [Note.of(item) for item in near]

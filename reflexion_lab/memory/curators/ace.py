@@ -151,7 +151,7 @@ class ACE:
         operations, every, new = list[Operation](), [*items], set[str]()
         for place, fields in enumerate(additions):
             text = _text(fields["content"])
-            near = self.index.nearest(tuple(every), text, 1, self.similar) if self.index else []
+            near = self.index.nearest(tuple(every), text, 1, self.similar, is_item=True) if self.index else []
             if not near:
                 section = section_of(fields["section"])
                 operations.append(Operation(kind="add", text=text, section=section, votes=NEW, sources=(source,)))

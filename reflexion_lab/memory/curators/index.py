@@ -29,7 +29,9 @@ class Index:
         """Those at work, any number at once, since a search may call a model; documents change when none is."""
         self._changing = threading.Condition()
 
-    def nearest(self, items: Sequence[Item], text: str, k: int, min_score: float = 0.0) -> list[Item]:
+    def nearest(
+        self, items: Sequence[Item], text: str, k: int, min_score: float = 0.0, *, is_item: bool = False
+    ) -> list[Item]:
         """At most `k` of `items` with scores of `min_score` (in [0, 1]) or above, best first, the newer on a tie."""
         whole = items.whole if isinstance(items, View) else items
         hidden = len(whole) - len(items)
@@ -39,7 +41,7 @@ class Index:
             by_id = self._by_id
             self._searches += 1
         try:
-            scores = self._documents.rank(text, k + hidden if k > 0 else 0)
+            scores = self._documents.rank(text, k + hidden if k > 0 else 0, is_item)
         finally:
             with self._changing:
                 self._searches -= 1

@@ -58,8 +58,9 @@ class Documents(Generic[Key]):
         for key in keys:
             del self.texts[key], self._keys[self.numbers.pop(key)]
 
-    def rank(self, query: str, k: int) -> dict[Key, float]:
-        """Scores of at most `k` nearest documents, best first, the newer on a tie."""
+    def rank(self, query: str, k: int, is_document: bool = False) -> dict[Key, float]:
+        """Scores of at most `k` documents nearest to a query, or to a document: best first, the newer on a tie."""
         gone = self._end - self._first - len(self._keys)
-        hits = self.retriever.rank(query, k + gone) if k > 0 else []
+        rank = getattr(self.retriever, "rank_document", None) if is_document else None
+        hits = (rank or self.retriever.rank)(query, k + gone) if k > 0 else []
         return dict(islice(((self._keys[number], score) for number, score in hits if number in self._keys), k))

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from reflexion_lab.protocols import Embedder, Hit
+from reflexion_lab.protocols import Embedder, Hit, TextKind
 
 if TYPE_CHECKING:
     from numpy import float32, int64
@@ -25,7 +25,7 @@ class EmbeddingRetriever:
     """
 
     is_similarity = True
-    """Whether equal texts score 1, and unequal ones less."""
+    """Whether equal texts of one kind score 1, and unequal ones less."""
 
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
@@ -38,10 +38,14 @@ class EmbeddingRetriever:
     def forget(self, before: int) -> None:
         self._vectors.forget(before)
 
-    def rank(self, query: str, k: int) -> list[Hit]:
+    def rank(self, query: str, k: int, kind: TextKind = "query") -> list[Hit]:
         if k <= 0 or not len(self._vectors):
             return []
-        return self._vectors.rank(self._embedder.embed([query], "query")[0], k)
+        return self._vectors.rank(self._embedder.embed([query], kind)[0], k)
+
+    def rank_document(self, document: str, k: int) -> list[Hit]:
+        """As `rank`, for a text that is itself of the documents' kind."""
+        return self.rank(document, k, "document")
 
 
 ROUNDING = 1e-6
