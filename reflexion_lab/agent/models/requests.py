@@ -341,13 +341,14 @@ def read(content: bytes) -> Reply:
     )
 
 
-def embeddings(content: bytes) -> list[tuple[int, Any]]:
-    """Index and vector of the rows of an answer, by index. Raises ValueError: `content` is none."""
+def embeddings(content: bytes) -> tuple[list[tuple[int, Any]], str]:
+    """Index and vector of the rows of an answer, by index, and its model. Raises ValueError: `content` is none."""
     try:
-        rows = [(int(row["index"]), row["embedding"]) for row in json.loads(content)["data"]]
-    except (LookupError, TypeError, RecursionError):
+        answer = json.loads(content)
+        rows = [(int(row["index"]), row["embedding"]) for row in answer["data"]]
+    except (LookupError, TypeError, RecursionError, OverflowError):
         raise ValueError("its data is no list of index and embedding") from None
-    return sorted(rows, key=lambda row: row[0])
+    return sorted(rows, key=lambda row: row[0]), _name(answer.get("model"))
 
 
 def _largest(usage: dict[str, Any], places: Sequence[Sequence[str]]) -> int:

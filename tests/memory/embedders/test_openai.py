@@ -74,6 +74,9 @@ def of_two(**second):
     (200, {"data": []}, "embedder.model: 0 vectors came for 2 texts"), (404, {}, "see whether embedder.model is right"),
     (401, {}, "the key was refused; put a valid one into the environment variable OPENAI_API_KEY"),
     (400, {"error": {"message": f"too long for {KEY}"}}, r"too long for \[key\].*base_url and embedder\.extra_body"),
+    (429, {}, "; raise embedder.retries, or see"), (200, {"error": {"code": "context_length_exceeded"}}, "begins 'one"),
+    (413, {"error": "a model.gguf, model.name"}, r"a model\.gguf, model\.name\); .* embedder\.model, .* begins 'one'"),
+    (200, {"data": [{"index": float("inf"), "embedding": [1.0]}]}, "no list of embeddings"),
     (200, {"object": "list"}, r"no list of embeddings, .* sent 3 times\); .* raise embedder\.timeout or retries"),
 ])  # fmt: skip
 def test_a_wrong_answer_is_refused_by_the_embedders_keys_without_a_secret(server, status, body, words):
@@ -81,3 +84,21 @@ def test_a_wrong_answer_is_refused_by_the_embedders_keys_without_a_secret(server
     with pytest.raises(ModelError, match=words) as caught:
         OpenAIEmbedder("small", server.url, retries=2).embed(["one", "two"])
     assert KEY not in str(caught.value)
+
+
+def test_a_refused_batch_is_asked_in_halves(server):
+    server.faults += [(413, {})] * 2
+    texts = ["one", "two", "three", "four", "five"]
+    vectors = OpenAIEmbedder("small", server.url).embed(texts)
+    assert [body["input"] for body, _ in server.requests[1:]] == [texts[:2], texts[:1], texts[1:2], texts[2:]]
+    assert vectors == pytest.approx(OpenAIEmbedder("small", server.url).embed(texts))
+
+
+def test_extra_fields_may_name_the_model_and_another_one_has_a_warning(server):
+    OpenAIEmbedder("name", server.url, extra_body={"model": "small", "input": []}).embed(["one"])
+    assert [(body["model"], body["input"]) for body, _ in server.requests] == [("small", ["one"])]
+    embedder = OpenAIEmbedder("large", server.url)
+    with pytest.warns(UserWarning, match="embedder.model: large was asked, and 'small' answered;") as caught:
+        embedder.embed(["one"])
+        embedder.embed(["two"])
+    assert len(caught) == 1
