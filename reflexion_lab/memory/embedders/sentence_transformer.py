@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 BATCH, BATCH_ON_A_GPU = 16, 256
 CASTS = {"float32": "float", "float16": "half", "bfloat16": "bfloat16"}  # methods of torch's modules
 PROMPTS: dict[TextKind, tuple[str, ...]] = {"query": ("query",), "document": ("document", "passage", "corpus")}
-"""Names of a model's own prompts, as of `encode_query` and `encode_document`."""
+"""Names of a model's own prompts, by the library's convention; empty ones are skipped."""
 
 
 class SentenceTransformer:
@@ -80,7 +80,7 @@ class SentenceTransformer:
     def _own_prompts(self) -> dict[str, str]:
         """The model's prompts by their names, without empty ones."""
         with self._lock, contextlib.suppress(OSError, ValueError, AttributeError):  # loading names a damaged file
-            settings = json.loads((self._files() / "config_sentence_transformers.json").read_text())
+            settings = json.loads((self._files() / "config_sentence_transformers.json").read_text("utf-8"))
             return {name: text for name, text in settings.get("prompts", {}).items() if text}
         return {}
 
@@ -91,12 +91,14 @@ class SentenceTransformer:
         """Raises ModelError when the library is missing or the model cannot load."""
         import numpy as np
 
-        readable = [text.encode(errors="replace").decode() for text in texts]
+        given = self._given[kind]
+        readable = [f"{given or ''}{text}".encode(errors="replace").decode() for text in texts]
         # Fast tokenizers modify their settings during a call, so threads must not share one.
         with self._lock:
             model = self._load()
-            given, size = self._given[kind], BATCH if model.device.type == "cpu" else BATCH_ON_A_GPU
-            settings = {"prompt": self._own_prompt(kind) if given is None else given, "show_progress_bar": False}
+            size = BATCH if model.device.type == "cpu" else BATCH_ON_A_GPU
+            # Some models leave `prompt` out of the mean; a given prefix is text.
+            settings = {"prompt": self._own_prompt(kind) if given is None else "", "show_progress_bar": False}
             settings |= {"batch_size": self._batch_size or size, "normalize_embeddings": True}
             vectors = np.asarray(model.encode(readable or ["."], **settings), np.float32)[: len(texts)]
         if str(model.dtype) != "torch.float32":  # in half precision, lengths are within 1e-3 of 1
@@ -120,11 +122,12 @@ class SentenceTransformer:
                     f"embedder.model: {folder} cannot be loaded ({problem})",
                     expected="a folder that sentence-transformers saved, and a device of this machine",
                 ) from problem
-            if self._own_prompts and not any(self.prefixes.values()):
-                message = (
-                    f"embedder.model: its prompts are not used, {self._own_prompts}; set embedder.query_prefix and"
-                )
-                warnings.warn(f"{message} embedder.document_prefix to those of queries and documents", stacklevel=2)
+            known = {name for names in PROMPTS.values() for name in names}
+            others = {name: text for name, text in self._own_prompts.items() if name not in known}
+            if others and (bare := [kind for kind in PROMPTS if self._given[kind] is None and not self.prefixes[kind]]):
+                keys = " and ".join(f"embedder.{kind}_prefix" for kind in bare)
+                message = f"embedder.model: its prompts are not used, {others}; set {keys} to the one that is meant"
+                warnings.warn(f"{message} for them, or to ''", stacklevel=2)
         return self._loaded
 
     def _files(self) -> Path:

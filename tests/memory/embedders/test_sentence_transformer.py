@@ -126,8 +126,16 @@ def test_a_models_own_prompts_are_put_before_the_texts_unless_others_are_given(m
     bare = SentenceTransformer(e5, query_prefix="", document_prefix="")
     stored = CachedEmbedder(bare, tmp_path / "cache.sqlite")
     assert (stored.embed(TEXTS, "query") * cached.embed(TEXTS, "query")).sum(axis=1).max() < 0.999
-    with pytest.warns(UserWarning, match=r"prompts are not used, \{'s2p_query': 'Find: '\}; set embedder.query_prefix"):
+    with pytest.warns(UserWarning, match=r"are not used, \{'s2p_query': 'Find: '\}; set embedder.query_prefix and"):
         SentenceTransformer(str(tmp_path / "named")).embed(TEXTS)
+    half = prompted(tmp_path / "half", query="query: ", search_document="passage: ")
+    with pytest.warns(UserWarning, match=r"\{'search_document': 'passage: '\}; set embedder.document_prefix to"):
+        SentenceTransformer(half).embed(TEXTS)
+    pooling = tmp_path / "e5" / "1_Pooling" / "config.json"
+    pooling.write_text(json.dumps(json.loads(pooling.read_text()) | {"include_prompt": False}))
+    expected = minilm.embed(["query: reverse"])
+    assert SentenceTransformer(e5, **given).embed(["reverse"], "query") == pytest.approx(expected, abs=1e-6)
+    assert (SentenceTransformer(e5).embed(["reverse"], "query") * expected).sum() < 0.999
 
 
 @pytest.mark.slow
@@ -152,6 +160,7 @@ def test_a_run_with_prompts_is_replayed(tmp_path, monkeypatch):
     e5 = prompted(tmp_path / "e5", query="query: ", passage="passage: ")
     keys = [f"embedder.model={e5}", "embedder.query_prefix='find: '"]  # the document's prompt is the model's own
     run = rl.run(*SMALL, "embedder=sentence_transformer", *keys, quiet=True)
+    rl.run(*SMALL, "arm=other", quiet=True)
     assert main(["bundle", str(run.path), "--out", "run.zip"]) == 0
     assert main(["replay", "run.zip"]) == 0
 
