@@ -109,7 +109,7 @@ def _gather(run: RunFolder, log: Log, here: Path, calls: str | Path | None, stor
         calls=_priced(stored, manifest, models, here / "priced.sqlite"),
         contexts={role: int(node.get("context") or served.get(role, 0)) for role, node in models.items()},
         embeddings=_beside(run, cache.get("embeddings"), "embeddings.sqlite"),
-        embedder="",
+        embedder=manifest.provenance.embedder_fingerprint,
         memory=memory,
         data=_data(config),
         pool=tuple(str(earlier.resolve()) for earlier in pool),
