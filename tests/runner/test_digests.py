@@ -28,7 +28,7 @@ CONFIGS = [tuple(filter(None, choices)) for choices in zip_longest(*GROUPS)]
 """Every choice of every group once, as many at once as there are groups: to compose a config takes its time."""
 EXECUTION = re.compile(
     rf"({'|'.join(manifest.EXECUTION_KEYS)})(\..*)?|{'|'.join(map(re.escape, manifest.PLACED))}"
-    rf"|(model|roles\.\w+)\.({'|'.join(manifest.HOW_ASKED)})"
+    rf"|(model|roles\.\w+|embedder)\.({'|'.join(manifest.HOW_ASKED)})"
 )
 
 

@@ -39,7 +39,7 @@ EXECUTION_KEYS = (
 )  # fmt: skip
 """Config keys that do not affect results; excluded from the digest."""
 DATA = "benchmark.load.path"
-PLACED = ("sandbox.servers", "store.place", "memory.reflection_files", "benchmark.shard", DATA)
+PLACED = ("sandbox.servers", "store.place", "memory.reflection_files", "benchmark.shard", "embedder.batch_size", DATA)
 """Likewise keys within groups. What a store held at the start is in the run's memory.json; see `same_tasks`."""
 RUNS = ("reflector.pool", "memory.shared.items.of")
 """Paths of runs, which count relative to the run root: it may be moved, or spelled in another way."""
