@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from reflexion_lab.storage.sql import Database
 
 CHUNK = 1024
-"""Texts per transaction: a killed process loses at most these."""
+"""Texts per transaction, at most: a killed process loses these."""
 MARKS: Mapping[TextKind, str] = {"query": "query\0", "document": "document\0"}
 """Begin the digested text where a vector depends on its kind in a way that no config names."""
 
@@ -31,8 +31,9 @@ MARKS: Mapping[TextKind, str] = {"query": "query\0", "document": "document\0"}
 class CachedEmbedder:
     """`embedder` with a cache in the SQLite file `path`; None: no cache. Thread-safe. `quiet`: without a progress bar.
 
-    Kinds are apart, unless `embedder` has `prefixes`: a vector is then that of a kind's prefix and the text.
-    A damaged, read-only or full file costs time and one warning, never a vector.
+    Kinds are apart, unless `embedder` has `prefixes`: a vector is then that of a kind's prefix and the text. One that
+    has a `batch_size` gets as many texts at once, and they are stored before the next. A damaged, read-only or full
+    file costs time and one warning, never a vector. Raises ModelError: a vector is not finite, or the widths differ.
     """
 
     hits: int
@@ -46,6 +47,7 @@ class CachedEmbedder:
         self._path = None if path is None else Path(path)
         self._lock = threading.Lock()
         self._database: Database | None = None
+        self._widths = set[int]()
         self._opened = self._warned = False
         self._writable = True
 
@@ -60,19 +62,32 @@ class CachedEmbedder:
 
     def embed(self, texts: Sequence[str], kind: TextKind = "document") -> NDArray[float32]:
         """As `Embedder.embed`; `embedder` gets only unknown texts, each once."""
-        import numpy as np
-
         if self._path is None or not texts:
             self.misses += len(texts)
-            return self._embedder.embed(texts, kind)
-        chunks, is_shown = [], len(texts) > CHUNK and not self._quiet and (sys.stderr.isatty() or in_notebook())
+            return self._embedded(texts, kind)
+        vectors = list[bytes]()
+        is_shown = len(texts) > CHUNK and not self._quiet and (sys.stderr.isatty() or in_notebook())
         with bar(total=len(texts), desc="embedding", unit="text", disable=not is_shown) as progress:
             for start in range(0, len(texts), CHUNK):
-                chunks.append(self._embed_chunk(texts[start : start + CHUNK], kind))
-                progress.update(len(chunks[-1]))
-        return np.concatenate(chunks)
+                vectors += self._embed_chunk(texts[start : start + CHUNK], kind)
+                progress.update(min(CHUNK, len(texts) - start))
+        self._widths.update(len(vector) // 4 for vector in vectors)
+        if len(self._widths) > 1:
+            problem = f"cache.embeddings: vectors of {self.fingerprint} have different widths, {sorted(self._widths)}"
+            raise ModelError(problem, hint="other weights answer than before: start a new cache.embeddings")
+        return _matrix(vectors)
 
-    def _embed_chunk(self, texts: Sequence[str], kind: TextKind) -> NDArray[float32]:
+    def _embedded(self, texts: Sequence[str], kind: TextKind) -> NDArray[float32]:
+        import numpy as np
+
+        rows = self._embedder.embed(texts, kind)
+        if not (finite := np.isfinite(rows)).all():
+            text = texts[int(finite.all(axis=1).argmin())]
+            problem = f"embedder: the vector of the text that begins {text[:80]!r} has numbers that are not finite"
+            raise ModelError(problem, hint="some weights overflow in float16: embedder.dtype=bfloat16, or float32")
+        return rows
+
+    def _embed_chunk(self, texts: Sequence[str], kind: TextKind) -> list[bytes]:
         prefix = getattr(self._embedder, "prefixes", MARKS)[kind]
         digests = [_digest(prefix + text) for text in texts]
         vectors = self._read(set(digests))
@@ -80,12 +95,13 @@ class CachedEmbedder:
         with self._lock:
             self.hits += len(texts) - len(missing)
             self.misses += len(missing)
-        if missing:
-            rows = self._embedder.embed(list(missing.values()), kind).astype("<f4")
-            new = {digest: row.tobytes() for digest, row in zip(missing, rows, strict=True)}
-            self._write(new)
-            vectors |= new
-        return _matrix([vectors[digest] for digest in digests])
+        new, size = [*missing.items()], getattr(self._embedder, "batch_size", None) or CHUNK
+        for batch in (dict(new[start : start + size]) for start in range(0, len(new), size)):
+            rows = self._embedded([*batch.values()], kind).astype("<f4")
+            stored = {digest: row.tobytes() for digest, row in zip(batch, rows, strict=True)}
+            self._write(stored)
+            vectors |= stored
+        return [vectors[digest] for digest in digests]
 
     def _read(self, digests: Collection[bytes]) -> dict[bytes, bytes]:
         fingerprint = self.fingerprint
@@ -225,7 +241,8 @@ def _database(path: Path, readonly: bool, error: type[LabError] = StoreError) ->
 
 
 def _stored(database: Database, fingerprint: str, digests: Collection[bytes]) -> dict[bytes, bytes | None]:
-    """Stored vectors by digest; None for a damaged one."""
+    """Stored vectors by digest; None for one that is damaged or not finite."""
+    import numpy as np
     from sqlalchemy import select
 
     from reflexion_lab.storage.sql import EMBEDDINGS
@@ -233,7 +250,10 @@ def _stored(database: Database, fingerprint: str, digests: Collection[bytes]) ->
     columns = EMBEDDINGS.c
     statement = select(columns.digest, columns.vector, columns.checksum)
     rows = database.selected(statement.where(columns.fingerprint == fingerprint, columns.digest.in_(digests)))
-    return {digest: vector if zlib.crc32(vector) == checksum else None for digest, vector, checksum in rows}
+    return {
+        digest: vector if zlib.crc32(vector) == checksum and np.isfinite(np.frombuffer(vector, "<f4")).all() else None
+        for digest, vector, checksum in rows
+    }
 
 
 def _matrix(vectors: Sequence[bytes]) -> NDArray[float32]:

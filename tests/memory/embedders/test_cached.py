@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import warnings
+import zlib
 from contextlib import closing
 from pathlib import Path
 
@@ -262,6 +263,32 @@ def test_a_replay_returns_recorded_vectors_and_names_damaged_ones(tmp_path):
         connection.execute("UPDATE embeddings SET vector = zeroblob(32)")
     with pytest.raises(ModelError, match="'text 3' is damaged"):
         replay.embed(TEXTS[3:])
+
+
+def test_a_vector_that_is_not_finite_is_an_error_and_never_stored(hashed, path):
+    whole = hashed.embed
+    hashed.embed = lambda texts, kind: whole(texts) / [[text != "bad"] for text in texts]
+    for cached in (CachedEmbedder(hashed, path), CachedEmbedder(hashed, None)):
+        with np.errstate(all="ignore"), pytest.raises(ModelError, match=r"'bad' has numbers that are not finite"):
+            cached.embed(["good", "bad"])
+    reopened(path).embed(["bad"])
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        nan = np.full(8, np.nan, "<f4").tobytes()
+        assert other.execute("UPDATE embeddings SET vector = ?, checksum = ?", (nan, zlib.crc32(nan))).rowcount == 1
+    with pytest.raises(ModelError, match="'bad' is damaged"):
+        ReplayEmbedder(path).embed(["bad"])
+    assert np.array_equal(reopened(path).embed(["bad"]), right(["bad"]))
+
+
+def test_a_batch_of_an_embedder_is_stored_before_the_next_and_widths_never_mix(hashed, path, cached):
+    hashed.batch_size = 8
+    hashed.embed = lambda texts, kind: Hashed.embed(hashed, texts) if len(texts) == 8 else 1 / 0
+    with pytest.raises(ZeroDivisionError):
+        cached.embed(TEXTS)
+    assert reopened(path).embed(TEXTS[:16]).shape == (16, 8)
+    hashed.embed = lambda texts, kind: np.ones((len(texts), 4), np.float32)
+    with pytest.raises(ModelError, match=r"different widths, \[4, 8\]; .* start a new cache\.embeddings"):
+        cached.embed(TEXTS)
 
 
 def test_a_replay_creates_no_file(tmp_path):
