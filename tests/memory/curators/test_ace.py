@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 from msgspec.structs import replace
 
@@ -10,6 +11,7 @@ from reflexion_lab.memory.curators.ace import ACE, Reflected, parse_reflection, 
 from reflexion_lab.memory.curators.items import ItemLimits, ItemMemory
 from reflexion_lab.memory.retrieval.bm25 import BM25
 from reflexion_lab.memory.retrieval.controls import Random
+from reflexion_lab.memory.retrieval.embedding import EmbeddingRetriever
 from reflexion_lab.memory.retrieval.jaccard import Jaccard
 from reflexion_lab.records import Batch, Item, Sampling
 from tests.memory.curators.conftest import Scripted, loop
@@ -123,9 +125,19 @@ def test_the_prompt_names_a_budget_if_there_is_one(budget, words):
     assert words in model.prompts[1]
 
 
-def test_an_item_that_is_similar_to_another_leaves_it_its_source():
+class Words:
+    """Vectors of words, far from those of equal queries."""
+
+    def embed(self, texts, kind):
+        words = ["read", "the", "given", "examples", "first", "use", "a", "set"]
+        rows = np.array([[5 * (kind == "query"), *(word in text.split() for word in words)] for text in texts])
+        return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+
+
+@pytest.mark.parametrize("retriever", [Jaccard(), EmbeddingRetriever(Words())])
+def test_an_item_that_is_similar_to_another_leaves_it_its_source(retriever):
     model, memory = Scripted(), ItemMemory()
-    curator = ACE(model, Sampling(), None, Jaccard(), similar=0.7)
+    curator = ACE(model, Sampling(), None, retriever, similar=0.7)
     curated(curator, model, memory, (tags(), ops(add(TIPS, "read the given examples first"))))
     other = Batch(finished=(loop("t/2", True),))
     model.replies += [tags(), ops(add(TIPS, "read the examples first"), add(TIPS, "use a set"))]

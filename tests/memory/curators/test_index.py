@@ -4,7 +4,6 @@ import random
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-import numpy as np
 import pytest
 from msgspec.structs import replace
 
@@ -12,7 +11,6 @@ from reflexion_lab.errors import ModelError
 from reflexion_lab.memory.curators.index import Index
 from reflexion_lab.memory.curators.items import ItemMemory
 from reflexion_lab.memory.retrieval.bm25 import BM25
-from reflexion_lab.memory.retrieval.embedding import EmbeddingRetriever
 from reflexion_lab.memory.retrieval.jaccard import Jaccard
 from reflexion_lab.memory.retrieval.tfidf import TfIdf
 from reflexion_lab.records import Item, Task
@@ -58,15 +56,6 @@ def test_scores_below_the_minimum_and_more_items_than_there_are():
     assert [item.item_id for item in index.nearest(memory, "sort the list now", 9)] == ["b", "a"]
     assert [item.item_id for item in index.nearest(memory, "sort the list now", 9, min_score=1.0)] == ["b"]
     assert index.nearest((), "sort", 3) == []
-
-
-def test_an_item_is_compared_with_items_as_a_document():
-    class Kinds:
-        def embed(self, texts, kind):
-            return np.array([[0.6, 0.8] if kind == "query" else [0, 1]] * len(texts), np.float32)
-
-    index, memory = Index(EmbeddingRetriever(Kinds())), items(random.Random(3), 1)
-    assert [index.nearest(memory, "", 1, 0.9, is_item=is_item) for is_item in (False, True)] == [[], memory]
 
 
 def test_an_indexing_that_failed_is_made_again():
