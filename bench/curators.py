@@ -9,6 +9,7 @@ memory grows as far as its limits let it. Programs are not executed: their attem
 
 import statistics
 import time
+from string import ascii_lowercase
 
 from analysis import made_up
 from msgspec.structs import replace
@@ -21,7 +22,9 @@ from reflexion_lab.runner.config.record import RunConfig
 from reflexion_lab.tasks.benchmarks.basics import basics
 
 ROUND, LIMIT = 16, 1.5
-FIRST = {"shuffled": ("curator@curator.first=memento",)}
+OWN = {"shuffled": ("curator@curator.first=memento",), "full_history": ("memory.shared.items.max_tokens=8000",)}
+WORDS = [3 * letter for letter in ascii_lowercase]
+"""Of causes, which count as equal where they differ in numbers alone."""
 
 
 class Student(simulated.SimulatedModel):
@@ -36,7 +39,7 @@ class Student(simulated.SimulatedModel):
 
 def measured(name, tasks):
     """CPU seconds of every round, and items after the first tenth of them and after all."""
-    cfg = with_defaults(RunConfig.of(compose(f"curator={name}", *FIRST.get(name, ()), f"benchmark.load.n={len(tasks)}",
+    cfg = with_defaults(RunConfig.of(compose(f"curator={name}", *OWN.get(name, ()), f"benchmark.load.n={len(tasks)}",
                                              "benchmark=basics")))  # fmt: skip
     memory = load_curated(cfg, Models({"actor": Student(tasks)}))
     spent, sizes = [], []
@@ -48,7 +51,7 @@ def measured(name, tasks):
             cpu += time.process_time() - start
             read = {"recalled_items": tuple(item.item_id for item in selection.items)}
             attempts = [replace(made_up(task.task_id, n, n == 2 and first % 3 > 0, n == 2), **read) for n in (1, 2)]
-            cause = replace(attempts[0].reflection, root_cause=f"case {len(finished)} of {number % 9}")
+            cause = replace(attempts[0].reflection, root_cause=f"{WORDS[len(finished)]} of {WORDS[number % 9]}")
             attempts[0] = replace(attempts[0], reflection=cause)
             finished.append((task, attempts))
         start = time.process_time()
@@ -65,6 +68,7 @@ def rows(tasks, only=()):
         spent, sizes = measured(name, drawn)
         tenth = max(1, len(spent) // 10)
         begin, end = statistics.median(spent[1 : tenth + 1]), statistics.median(spent[-tenth:])
+        assert sizes[-1] or name == "filler", f"curator={name} kept nothing"
         yield Row(
             f"round {len(spent)}, curator={name}, {sizes[-1]} items", "CPU ms", round(1000 * end, 2),
             f"round {tenth}, {sizes[tenth - 1]} items", round(1000 * begin, 2), LIMIT,

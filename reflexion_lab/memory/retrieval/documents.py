@@ -39,7 +39,8 @@ class Documents(Generic[Key]):
 
     def edit(self, key: Key, text: str) -> bool:
         """Replace a text in its place; False where the retriever cannot."""
-        replace = getattr(self.retriever, "replace", None)
+        is_own = type(self.retriever).__module__.startswith("reflexion_lab.")  # others may index in a way of their own
+        replace = getattr(self.retriever, "replace", None) if is_own else None
         if replace:
             try:
                 replace(self.numbers[key], self.texts[key], text)
