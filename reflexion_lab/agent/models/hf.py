@@ -8,6 +8,7 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
@@ -34,6 +35,7 @@ class _Call:
     tokens: list[int] = field(default_factory=list)  # of the reply
     limit: int = 0
     began: float = 0.0
+    is_left: bool = False  # by a caller that was interrupted
 
 
 class TransformersModel:
@@ -60,6 +62,8 @@ class TransformersModel:
             raise ConfigError("model.adapter", f"no folder at {adapter!r}", "one with a LoRA adapter")
         own = named_folder("model.path", path, "one, or a hub name")
         self._folder = own or hub_folder("model.path", path, revision)
+        if (self._folder / "adapter_config.json").exists() and not (self._folder / "config.json").exists():
+            raise ConfigError("model.path", "an adapter", "whole weights", "name its base, and model.adapter=FOLDER")
         self._name = own.resolve().name if own else path
         self.slots, self.context, self._device, self._dtype = slots, context, device, dtype
         weights = "+".join(folder_digest(folder) for folder in (self._folder, self._adapter) if folder)
@@ -73,7 +77,10 @@ class TransformersModel:
         call = _Call(messages, sampling, random.Random(draw_seed(messages, sampling, sample)))
         self._waiting.append(call)
         self._thread.submit(self._serve)  # nothing is left to do there if the batch under way takes the call
-        return call.completion.result()
+        try:
+            return call.completion.result()
+        finally:
+            call.is_left = True  # after an interrupt, nothing more is generated for it
 
     def _serve(self) -> None:
         """Answer calls until none waits. Only this thread touches weights and tokenizer."""
@@ -81,13 +88,16 @@ class TransformersModel:
         try:
             self._model = self._model or self._load()
             self._decode(batch)
-        except Exception as problem:
+        except BaseException as problem:  # whatever it is, the tasks would wait without end
             error, rows = problem, len(batch.calls)
             if type(problem).__name__ == "OutOfMemoryError":
                 error = ModelError(f"no memory of the GPU for {rows} sequences", hint=f"model.slots={rows // 2 or 1}")
             for call in (*batch.calls, *(self._waiting.popleft() for _ in range(len(self._waiting)))):
                 if not call.completion.done():  # each waiting task adds notes of its own to its error
-                    call.completion.set_exception(copy.copy(error).with_traceback(error.__traceback__))
+                    own = error
+                    with suppress(Exception):  # some cannot be copied
+                        own = copy.copy(error).with_traceback(error.__traceback__)
+                    call.completion.set_exception(own)
 
     def _decode(self, batch: _Batch) -> None:
         """Write the next token of each call in the batch, which others join, until none is left."""
@@ -100,7 +110,10 @@ class TransformersModel:
                 return
             tokens = _next_tokens(batch.logits, batch.calls)
             for call, token in zip(batch.calls, tokens.tolist(), strict=True):
-                self._write(call, token)
+                try:
+                    self._write(call, token)
+                except BaseException as problem:
+                    call.completion.set_exception(problem)
             batch.read(self._model, tokens)
 
     def _prepare(self, call: _Call) -> bool:
@@ -108,10 +121,10 @@ class TransformersModel:
         call.began = time.monotonic()
         try:
             call.prompt = self._tokens(call.messages)
-        except Exception as problem:  # a chat template raises what it likes, such as for a role that it does not know
+        except BaseException as problem:  # a chat template raises what it likes, such as for a role it does not know
             call.completion.set_exception(ModelError(f"model.path: {self._name} refuses a call ({problem})"))
             return False
-        call.limit = min(call.sampling.longest, self.context - len(call.prompt))
+        call.limit = 0 if call.is_left else min(call.sampling.longest, self.context - len(call.prompt))
         if call.limit <= 0:
             self._complete(call, "", "context_overflow")
         return call.limit > 0
@@ -135,7 +148,7 @@ class TransformersModel:
         recent = decode((call.prompt + call.tokens)[-TAIL - max(map(len, stops)) :]) if stops else ""
         if is_end or is_full or any(stop in recent for stop in stops):
             before = call.prompt[-TAIL:]
-            text = decode(before + call.tokens)[len(decode(before)) :]
+            text = decode(before + call.tokens[: len(call.tokens) - is_end])[len(decode(before)) :]
             cut = min((text.find(stop) for stop in stops if stop in text), default=None)
             if is_end or is_full or cut is not None:
                 self._complete(call, text[:cut], "stop" if is_end or cut is not None else "length")
@@ -160,13 +173,14 @@ class TransformersModel:
         logging.disable_progress_bar()  # it would overwrite the run's own
         gpu = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
         try:
-            only = {"local_files_only": True, "use_safetensors": True}  # other formats can run code when they load
-            model = AutoModelForCausalLM.from_pretrained(self._folder, dtype=self._dtype, **only)
-            self._tokenizer = AutoTokenizer.from_pretrained(self._folder, local_files_only=True)
+            only = {"local_files_only": True, "use_safetensors": True, "output_loading_info": True}  # pickles run code
+            model, info = AutoModelForCausalLM.from_pretrained(self._folder, dtype=self._dtype, **only)
+            if absent := info["missing_keys"]:  # which were drawn at random
+                raise ValueError(f"its files lack {min(absent)}")
+            at = self._adapter if self._adapter and (self._adapter / "tokenizer_config.json").exists() else self._folder
+            self._tokenizer = AutoTokenizer.from_pretrained(at, local_files_only=True)
             if self._adapter:
                 model = PeftModel.from_pretrained(model, str(self._adapter)).merge_and_unload()
-            if model._is_stateful:
-                raise ValueError("layers with a state, which padding changes")
             model = model.to(gpu if self._device == "auto" else self._device).eval().requires_grad_(False)
         except Exception as problem:
             expected = "a causal language model that transformers saved, and a device of this machine"
@@ -199,7 +213,13 @@ class _Batch:
         prompts = [torch.tensor(call.prompt, device=model.device) for call in calls]
         ids = torch.nn.utils.rnn.pad_sequence(prompts, batch_first=True, padding_value=-1, padding_side="left")
         mask, cache = (ids >= 0).long(), DynamicCache()
-        logits = _logits(model, ids.clamp(min=0), mask, cache)
+        try:
+            logits = _logits(model, ids.clamp(min=0), mask, cache)
+            if {layer.keys.shape[2] for layer in cache.layers} != {mask.shape[1]}:
+                raise ValueError("a cache of another length")
+        except (AttributeError, IndexError, TypeError, ValueError) as problem:
+            kept = f"model.path: its layers keep more than keys and values ({problem})"
+            raise ModelError(kept, hint="use a server such as vLLM") from problem
         if others:
             length = max(mask.shape[1], self.mask.shape[1])
             mask = torch.cat([pad(each, (length - each.shape[1], 0)) for each in (self.mask, mask)])
@@ -214,7 +234,7 @@ class _Batch:
         """Drop the calls that are completed, and read one token, shape (calls,), of each other one."""
         import torch
 
-        rows = [row for row, call in enumerate(self.calls) if not call.completion.done()]
+        rows = [row for row, call in enumerate(self.calls) if not (call.completion.done() or call.is_left)]
         if 0 < len(rows) < len(self.calls):
             start = int(self.mask[rows].any(0).int().argmax())  # before it, padding alone
             self.mask, tokens = self.mask[rows, start:], tokens[rows]
@@ -239,6 +259,8 @@ def _next_tokens(logits: Any, calls: Sequence[_Call]) -> Any:
     """
     import torch
 
+    if not logits.amax(-1).isfinite().all():
+        raise ModelError("model.dtype: logits are not finite numbers", hint="model.dtype=bfloat16, or float32")
     rows = [(call.sampling.temperature, call.sampling.top_p, call.draws.random()) for call in calls]
     values = [[1.0 if value is None else value for value in row] for row in rows]
     temperature, top_p, draws = torch.tensor(values, device=logits.device).T.unsqueeze(-1)
@@ -250,5 +272,5 @@ def _next_tokens(logits: Any, calls: Sequence[_Call]) -> Any:
         ordered[ordered.cumsum(-1) - ordered >= top_p[cut].clamp(min=1e-6)] = 0
         chances[cut] = torch.zeros_like(ordered).scatter(1, order, ordered)
     total = chances.cumsum(-1)
-    drawn = torch.searchsorted(total, draws * total[:, -1:], right=True).clamp(max=logits.shape[1] - 1)
+    drawn = torch.searchsorted(total, draws.clamp(max=1 - 2**-24) * total[:, -1:], right=True)  # some round to 1
     return torch.where(temperature > 0, drawn, logits.argmax(-1, keepdim=True))[:, 0]

@@ -95,12 +95,41 @@ def test_draws_follow_temperature_and_top_p():
         calls = [_Call([], Sampling(temperature=1.0, top_p=top_p), random.Random(n)) for n in range(4000)]
         shares = torch.bincount(_next_tokens(logits, calls), minlength=3) / 4000
         assert shares.tolist() == pytest.approx(expected, abs=0.03)
+    edge = [_Call([], Sampling(temperature=1.0), Mock(random=lambda: 1 - 2**-26))]  # 1 in float32
+    assert _next_tokens(torch.tensor([[0.0, 0.0, -1e4]]), edge).tolist() == [1]
+    with pytest.raises(ModelError, match=r"logits are not finite numbers; model\.dtype=bfloat16"):
+        _next_tokens(torch.tensor([[0.0, torch.nan]]), edge)
 
 
-def test_a_stop_text_ends_a_reply_and_is_left_out(alone):
+def test_a_stop_text_or_an_end_token_that_is_not_special_ends_a_reply_and_is_left_out(alone, monkeypatch):
     whole = alone.complete(asks("Sum."), sampling=Sampling(max_tokens=40))
     reply = alone.complete(asks("Sum."), sampling=Sampling(max_tokens=40, stop=("never", stop := whole.text[9:12])))
     assert (reply.text, reply.finish_reason) == (whole.text.partition(stop)[0], "stop")
+    monkeypatch.setattr(alone, "_ends", {*alone._tokenizer(end := whole.text[2]).input_ids})
+    reply = alone.complete(asks("Sum."), sampling=Sampling(max_tokens=40))
+    assert (reply.text, reply.finish_reason) == (whole.text.partition(end)[0], "stop")
+
+
+def test_an_interrupted_call_ends_and_so_does_one_whose_error_cannot_be_copied(alone, monkeypatch):
+    monkeypatch.setattr(hf, "_logits", steps := Mock(wraps=hf._logits))
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(hf.Future, "result", Mock(side_effect=KeyboardInterrupt))
+        alone.complete(asks("Sum."), sampling=Sampling(max_tokens=3000))
+    assert alone.complete(asks("Sum."), sampling=Sampling(max_tokens=5)) and steps.call_count < 100
+    error = type("Panic", (BaseException,), {"__reduce_ex__": None})
+    for owner, name in ((alone, "_write"), (hf, "_logits"), (alone, "_tokens")):
+        monkeypatch.setattr(owner, name, Mock(side_effect=error("of tokenizers")))
+        with pytest.raises((error, ModelError), match="of tokenizers"):
+            alone.complete(asks("Sum."), sampling=DRAWN)
+
+
+def test_an_adapters_own_chat_template_is_used(folder, tmp_path, monkeypatch):
+    (shutil.copytree(folder, tmp_path, dirs_exist_ok=True) / "chat_template.jinja").write_text("a b c")
+    monkeypatch.setitem(sys.modules, "peft", peft := Mock())
+    peft.PeftModel.from_pretrained = lambda model, path: Mock(merge_and_unload=lambda: model)
+    assert (
+        TransformersModel(str(folder), adapter=str(tmp_path)).complete(asks("0" * 50), sampling=CUT).usage.tokens < 50
+    )
 
 
 def test_a_last_message_of_the_assistant_is_continued(alone):
@@ -121,6 +150,8 @@ def test_a_prompt_beyond_the_context_is_a_completion(folder):
     ({"path": "./none"}, "user", r"model\.path: no folder at '\./none'; expected one, or a hub name"),
     ({"adapter": "none"}, "user", r"model\.adapter: got no folder at 'none'"),
     ({"adapter": "."}, "user", r"needs peft: pip install 'reflexion_lab\[transformers\]'"),
+    ({"path": "."}, "user", r"model\.path: got an adapter, expected whole .*, and model\.adapter=FOLDER"),
+    ({"path": "part"}, "user", r"part cannot be loaded \(its files lack model\.layers\.2"),
     ({"context": 5000}, "user", r"model\.context: got 5000, expected at most 4096, the window of tiny"),
     ({"device": "mps"}, "user", r"model\.path: .*tiny cannot be loaded .*, and a device of this machine"),
     ({}, "system", r"tiny refuses a call \(no system\)"),
@@ -132,8 +163,20 @@ def test_what_cannot_run_is_refused_with_its_key(folder, tmp_path, monkeypatch, 
     monkeypatch.setattr(hf, "_logits", Mock(side_effect=type("OutOfMemoryError", (RuntimeError,), {})))
     monkeypatch.setitem(sys.modules, "peft", None)
     shutil.copytree(folder, "base", ignore=lambda *_: ["chat_template.jinja"])
+    (tmp_path / "adapter_config.json").touch()
+    layers = (folder / "config.json").read_text().replace('_layers": 2', '_layers": 3')
+    (shutil.copytree(folder, tmp_path / "part") / "config.json").write_text(layers)
     with pytest.raises((ValueError, ModelError), match=error):
         TransformersModel(**{"path": str(folder), **settings}).complete(asks("x", role), sampling=DRAWN)
+
+
+def test_layers_that_keep_more_than_keys_and_values_are_refused(folder, tmp_path):
+    kinds = pytest.importorskip("transformers")
+    shape = {"layer_types": ["conv", "full_attention"], "num_hidden_layers": 2, "num_attention_heads": 4}
+    model = kinds.Lfm2ForCausalLM(kinds.Lfm2Config(hidden_size=32, num_key_value_heads=4, **shape))
+    model.save_pretrained(own := shutil.copytree(folder, tmp_path / "lfm2"))
+    with pytest.raises(ModelError, match=r"model\.path: its layers keep more than .*; use a server such as vLLM"):
+        TransformersModel(str(own), context=99).complete(asks("x"), sampling=DRAWN)
 
 
 SMALL = "actor=single_shot actor.sampling.max_tokens=24 reflector=rules silent_replies=null benchmark.limit=4"
