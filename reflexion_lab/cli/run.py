@@ -115,11 +115,11 @@ def in_processes(n: int, words: list[str]) -> list[str]:
     """
     if n < 2:
         raise ConfigError("--processes", n, "2 or more")
-    if own := [word for word in words if re.match(r"\+*(benchmark\.shard|hydra/launcher)=", word)]:
+    if own := [word for word in words if re.match(r"\+*(benchmark\.shard|hydra[/.]launcher(\.n_jobs)?)=", word)]:
         raise ConfigError("--processes", f"{own[0]} beside it", "one of both")
     shards = ",".join(f"{shard}/{n}" for shard in range(n))
     servers = [f"sandbox.servers={max(1, (os.cpu_count() or 1) // n)}"]
-    has_servers = any(word.startswith("sandbox.servers=") for word in words)
+    has_servers = any(re.match(r"\+*sandbox\.servers=", word) for word in words)
     launcher = ["hydra/launcher=joblib", f"hydra.launcher.n_jobs={n}"]
     return [*words, f"benchmark.shard={shards}", *launcher, *servers * (not has_servers)]
 

@@ -18,6 +18,7 @@ from reflexion_lab.analysis.report.documents import rows, save_report
 from reflexion_lab.analysis.shards import grouped, read, with_others
 from reflexion_lab.analysis.summary import summary
 from reflexion_lab.cli.main import main
+from reflexion_lab.cli.run import in_processes
 from reflexion_lab.errors import ConfigError, DataError, FolderError
 from reflexion_lab.runner.config.assemble import assemble
 from reflexion_lab.runner.config.compose import compose
@@ -240,10 +241,12 @@ def test_a_run_in_processes_is_the_whole(whole, tmp_path, capsys):
     (["--processes=1"], "--processes: got 1, expected 2 or more"),
     (["--processes", "4", "benchmark.shard=0/2"], "--processes: got benchmark.shard=0/2 beside it"),
     (["hydra/launcher=ray", "--processes=4"], "--processes: got hydra/launcher=ray beside it"),
+    (["--processes=4", "hydra.launcher.n_jobs=2"], "--processes: got hydra.launcher.n_jobs=2 beside it"),
 ])  # fmt: skip
 def test_processes_are_several_and_alone(words, problem, tmp_path, capsys):
     assert main(["run", *SMALL, f"run_root={tmp_path}", *words]) == 2
     assert problem in capsys.readouterr().err
+    assert {len(in_processes(2, [f"{plus}sandbox.servers=3"])) for plus in ("", "+", "++")} == {4}
 
 
 @pytest.mark.slow
