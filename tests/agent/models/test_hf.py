@@ -127,9 +127,7 @@ def test_an_adapters_own_chat_template_is_used(folder, tmp_path, monkeypatch):
     (shutil.copytree(folder, tmp_path, dirs_exist_ok=True) / "chat_template.jinja").write_text("a b c")
     monkeypatch.setitem(sys.modules, "peft", peft := Mock())
     peft.PeftModel.from_pretrained = lambda model, path: Mock(merge_and_unload=lambda: model)
-    assert (
-        TransformersModel(str(folder), adapter=str(tmp_path)).complete(asks("0" * 50), sampling=CUT).usage.tokens < 50
-    )
+    assert TransformersModel(str(folder), adapter=str(tmp_path)).complete(asks(CHAT), sampling=CUT).usage.tokens < 50
 
 
 def test_a_last_message_of_the_assistant_is_continued(alone):
