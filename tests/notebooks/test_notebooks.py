@@ -60,7 +60,7 @@ EACH_TIME = ("00", "05", "07", "08", "09", "10")
 TAGS = re.compile(r"<style.*?</style>|<[^>]+>", re.DOTALL)
 TABLE = re.compile(r"<table.*?</table>", re.DOTALL)
 VOLATILE = re.compile(
-    r"\b\d{8}-\d{6}(?:-\d{6})?\b"  # the start of a run, in its name
+    r"\b\d{8}-\d{6}(?:-\d{1,6})?\b"  # the start of a run, in its name, cut where it is unique
     r"|\b(?=\d*[a-f])(?=[a-f]*\d)[0-9a-f]{8,64}\b"  # a digest
     r"|(?<![\w.])\d[\d.,]*(?= (?:s|ms|kB)\b)"  # times, sizes of archives
     r"|(?<=Figure size )\d+x\d+"  # fonts
