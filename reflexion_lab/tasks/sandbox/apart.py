@@ -362,7 +362,7 @@ def _is_value(node: ast.AST) -> bool:
 def show(value: Any) -> str:
     """`repr`, truncated; of nested values only the beginning is computed."""
     try:
-        return repr(_beginning(value, [SHOWN]))[:SHOWN]
+        return repr(_beginning(value, [SHOWN]) if type(value) in (list, tuple, dict) else value)[:SHOWN]
     except ValueError:  # an integer with more digits than Python converts to text
         if isinstance(value, int):
             return f"an integer of about {int(value.bit_length() * 0.30103)} digits"
