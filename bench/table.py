@@ -87,11 +87,11 @@ def machine():
     model = re.search(r"model name\s*: (.*)", info)
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     commit = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=FOLDER, stdout=-1, text=True, check=False)
-    load, cores = os.getloadavg()[1], os.cpu_count() or 1
+    load, cores = os.getloadavg()[0], os.cpu_count() or 1
     return (
         f"{model[1] if model else platform.processor()}, {cores} cores, {memory:.0f} GiB, {platform.system()} "
         f"{platform.release()}, Python {platform.python_version()}, {datetime.date.today()}, commit "
-        f"{commit.stdout.strip()}. Load average of the five minutes before: {load:.1f}"
+        f"{commit.stdout.strip()}. Load average of the minute before: {load:.1f}"
         f"{'; the machine was busy with other work, so wall times are too long' if load > 0.5 * cores else ''}."
     )
 
