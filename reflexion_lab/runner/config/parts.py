@@ -8,7 +8,7 @@ import functools
 import hashlib
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from os.path import exists
+from os.path import isdir, isfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -533,8 +533,10 @@ def any_node(node: Any, is_such: Callable[[Mapping[str, Any]], bool]) -> bool:
 
 def _files(node: Mapping[str, Any]) -> tuple[tuple[str, int, int, int], ...]:
     """Files named by a node, with their versions: a changed or replaced one is another model, or another benchmark."""
-    names = [value for value in node.values() if isinstance(value, str)]
-    places = [Path(name).absolute() for name in names if exists(name)]  # noqa: PTH110 - `Path` raises for a long text
+    texts = [(key, value) for key, value in node.items() if isinstance(value, str)]
+    # A folder in other keys is there by chance, such as one with the name of a branch; `Path` raises for a long text.
+    names = [name for key, name in texts if isfile(name) or (key in ("path", "adapter") and isdir(name))]  # noqa: PTH112, PTH113
+    places = map(Path.absolute, map(Path, names))
     paths = [path for place in places for path in (place.rglob("*") if place.is_dir() else [place]) if path.is_file()]
     return tuple(
         (str(path), path.stat().st_ino, path.stat().st_ctime_ns, path.stat().st_size) for path in sorted(paths)
