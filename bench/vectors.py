@@ -100,14 +100,20 @@ def batches(texts):
 
     for length in (60, 300, None):
         cut = [text[:length] for text in drawn]
-        vectors, one = rated(lambda cut=cut: alone.embed(cut))
+        vectors, rate_alone = rated(lambda cut=cut: alone.embed(cut))
         others, many = rated(lambda cut=cut: batched.embed(cut))
         _, library = rated(lambda cut=cut: batched._load().encode(cut, normalize_embeddings=True))
         with tempfile.TemporaryDirectory() as folder:
             cached = CachedEmbedder(batched, Path(folder) / "embeddings.sqlite")
             _, stored = rated(lambda cut=cut, cached=cached: cached.embed(cut))
             cached.close()
-        rates = {"alone": one, "batches": many, "cached": stored, "encode": library, "cpu_ratio": library / stored}
+        rates = {
+            "alone": rate_alone,
+            "batches": many,
+            "cached": stored,
+            "encode": library,
+            "cpu_ratio": library / stored,
+        }
         difference = float(np.abs(vectors - others).max())
         report[f"{length or 'whole'}"] = {name: round(rate, 2) for name, rate in rates.items()} | {"differ": difference}
     return report
@@ -146,8 +152,8 @@ def rows(vectors, texts, noise=0.5, queries=100):
     real = embedder.embed(documents)
     real = real[generator.permutation(len(real))]
     held = perturbed(real[: max(1, len(real) // 10)], queries, noise, generator)
-    found = perturbed(real[len(real) // 10 :], vectors, noise, generator)
-    yield Row(f"vectors, {vectors:,}: a query", "ms", *exact_search(found, held), 1.5)
+    queries = perturbed(real[len(real) // 10 :], vectors, noise, generator)
+    yield Row(f"vectors, {vectors:,}: a query", "ms", *exact_search(queries, held), 1.5)
 
 
 if __name__ == "__main__":
