@@ -234,11 +234,29 @@ class Curator(Protocol):
         """
 
 
+class Policy(Protocol):
+    """Chooses which attempt the next one continues: the form of a loop's tree. A chain is the simplest.
+
+    A class may declare `is_chain` (each attempt continues the last one: rules about repetition apply, and memory across
+    tasks) and `is_complete_tree` (all of it is made, whatever passes: neither a pass nor `loop.max_attempts` ends it).
+    """
+
+    def parent(self, history: Sequence[Attempt]) -> int | None:
+        """Number of the attempt that the next one continues; 0: none, a fresh draw; None: the tree is complete.
+        `history` has all attempts of the loop, oldest first.
+        """
+
+    def continues(self, attempt: Attempt) -> bool:
+        """Whether a later attempt may continue this one; the loop does not reflect on others."""
+
+
 class Memory(Protocol):
     """The memory of one task's loop."""
 
-    def recall(self, task: Task) -> Recollection:
-        """The input of the next attempt's actor."""
+    def recall(self, task: Task, path: Sequence[Attempt] | None = None) -> Recollection:
+        """The input of the next attempt's actor, which continues the last attempt of `path`, the first a fresh draw;
+        empty for a fresh draw, None: all attempts.
+        """
 
     def remember(self, task: Task, attempt: Attempt) -> None:
         """Store a finished attempt with its reflection."""

@@ -9,17 +9,19 @@ from contextlib import contextmanager
 from msgspec.structs import replace
 
 from reflexion_lab.limits import PositiveShare, validated
+from reflexion_lab.loop.policy import Chain, path_to
 from reflexion_lab.loop.selection import Solution, submitted_at
 from reflexion_lab.loop.stop import Stuck
-from reflexion_lab.protocols import Actor, Evaluator, Memory, Reflector, Stop
+from reflexion_lab.protocols import Actor, Evaluator, Memory, Policy, Reflector, Stop
 from reflexion_lab.records import DIGITS, Attempt, Delta, Episode, Evaluation, Recollection, Task, Trajectory
 
 
 class Reflexion:
     """The loop of one task. With `max_attempts=1` it is a single attempt without learning.
 
-    `actor`, `evaluator`, `reflector`, `memory`, `stop`: implementations of `reflexion_lab.protocols`. `stuck`: advice
-    to the actor when attempts repeat; `stop` decides whether repetition also ends the loop. Default: none.
+    `actor`, `evaluator`, `reflector`, `memory`, `stop`: implementations of `reflexion_lab.protocols`. `policy`: which
+    attempt the next one continues; default: the last. `stuck`: advice to the actor when attempts repeat; `stop` decides
+    whether repetition also ends the loop. Default: none.
     `reflect_on_last`: also reflect on the last attempt, for later tasks. Default True. `reflect_on_success`: also
     reflect on attempts that passed. Default False. `reflect_below`: reflect on failed attempts with a reward below
     this, in (0, 1], and on all that did not merely give a wrong answer (error, timeout, no program). Default 1.
@@ -34,6 +36,7 @@ class Reflexion:
         reflector: Reflector,
         memory: Memory,
         stop: Stop,
+        policy: Policy | None = None,
         stuck: Stuck | None = None,
         reflect_on_last: bool = True,
         reflect_on_success: bool = False,
@@ -44,6 +47,7 @@ class Reflexion:
         self.reflector = reflector
         self.memory = memory
         self.stop = stop
+        self.policy = policy or Chain()
         self.stuck = stuck or Stuck(None)
         self.reflect_on_last = reflect_on_last
         self.reflect_on_success = reflect_on_success
@@ -62,10 +66,11 @@ class Reflexion:
             self.memory.remember(task, attempt)
             history.append(attempt)
         while not history or not history[-1].stop_reason:
-            recollection = self.recall(task, history)
+            path = path_to(self.policy.parent(history) or 0, history)
+            recollection = self.recall(task, path, len(history) + 1)
             trajectory = self.act(task, recollection)
             evaluation = self.evaluate(task, recollection, trajectory)
-            attempt = self.record(task, recollection, trajectory, evaluation, history)
+            attempt = self.record(task, recollection, trajectory, evaluation, path)
             attempt = self.reflect(task, recollection, attempt, history)
             yield attempt
             self.memory.remember(task, attempt)
@@ -94,12 +99,13 @@ class Reflexion:
             session=of_task[-1].session_id if of_task else "",
         )
 
-    def recall(self, task: Task, history: Sequence[Attempt]) -> Recollection:
-        """Recall memory for the next attempt; add the advice of `stuck` if the actor reads any of the loop's past."""
-        number = len(history) + 1
+    def recall(self, task: Task, path: Sequence[Attempt], number: int) -> Recollection:
+        """Recall memory for attempt `number`, which continues the last of `path`; add the advice of `stuck` if the
+        actor reads any of the loop's past.
+        """
         with stage("recalling", task, number):
-            recollection = self.memory.recall(task)
-            stuck = self.stuck.advice(history) if recollection.of_loop else ""
+            recollection = self.memory.recall(task, path)
+            stuck = self.stuck.advice(path) if recollection.of_loop else ""
             return replace(recollection, attempt=number, stuck=stuck)
 
     def act(self, task: Task, recollection: Recollection) -> Trajectory:
@@ -124,14 +130,17 @@ class Reflexion:
         recollection: Recollection,
         trajectory: Trajectory,
         evaluation: Evaluation,
-        history: Sequence[Attempt],
+        path: Sequence[Attempt],
     ) -> Attempt:
-        """The record of an attempt before its reflection; `recalled` names the items that fit into the prompt."""
+        """The record of an attempt before its reflection, the child of the last of `path`; `recalled` names the items
+        that fit into the prompt.
+        """
         left_out = tuple(sorted({*recollection.left_out, *trajectory.left_out}))
         read = recollection.without(left_out)
         return Attempt(
             task_id=task.loop_id,
             number=recollection.attempt,
+            parent=path[-1].number if path else 0,
             recalled=tuple(episode.episode_id for episode in read.episodes),
             recalled_wisdom=tuple(entry.wisdom_id for entry in read.wisdom),
             recalled_mistakes=tuple(mistake.mistake_id for mistake in read.mistakes),
@@ -142,13 +151,15 @@ class Reflexion:
             selection_usage=recollection.selection_usage,
             trajectory=replace(trajectory, left_out=left_out),
             evaluation=evaluation,
-            delta=delta(evaluation, history),
+            delta=delta(evaluation, path),
             memory=self.memory.state(read),
         )
 
     def reflect(self, task: Task, recollection: Recollection, attempt: Attempt, history: Sequence[Attempt]) -> Attempt:
         """The attempt with its stop reason and, if the loop reflects on it, its reflection."""
         stop = self.stop.reached(attempt, history)
+        if not stop and self.policy.parent((*history, attempt)) is None:
+            stop = "tree_complete"
         if self.reflects_on(attempt, stop):
             episodes = failed_before(recollection, attempt)
             with stage("reflecting", task, attempt.number, attempt):
@@ -162,7 +173,8 @@ class Reflexion:
         if evaluation.passed:
             return self.reflect_on_success
         is_wanted = round(evaluation.reward, DIGITS) < self.reflect_below or evaluation.outcome != "fail"
-        return evaluation.has_verdict and is_wanted and (self.reflect_on_last or not stop)
+        is_read = self.reflect_on_last or (not stop and self.policy.continues(attempt))
+        return evaluation.has_verdict and is_wanted and is_read
 
 
 def failed_before(recollection: Recollection, attempt: Attempt) -> list[Episode]:
@@ -172,11 +184,11 @@ def failed_before(recollection: Recollection, attempt: Attempt) -> list[Episode]
     ]
 
 
-def delta(evaluation: Evaluation, history: Sequence[Attempt]) -> Delta:
-    """The change since the previous attempt; zeros at the first."""
-    if not history:
+def delta(evaluation: Evaluation, path: Sequence[Attempt]) -> Delta:
+    """The change since the last attempt of `path`; zeros for a fresh draw."""
+    if not path:
         return Delta()
-    before = history[-1].evaluation
+    before = path[-1].evaluation
     return Delta(
         reward_change=evaluation.reward - before.reward,
         error_count_change=len(evaluation.failures) - len(before.failures),

@@ -36,11 +36,18 @@ class Passed:
         return "threshold" if attempt.evaluation.pass_rate >= self.threshold else None
 
 
-class NoFeedback:
-    """No feedback: the task shows no tests, or the harness failed."""
+class SandboxFailed:
+    """The sandbox failed to judge the attempt."""
 
     def reached(self, attempt: Attempt, history: Sequence[Attempt]) -> str | None:
-        return {"no_tests": "no_feedback", "harness_error": "harness_error"}.get(attempt.evaluation.outcome)
+        return "harness_error" if attempt.evaluation.outcome == "harness_error" else None
+
+
+class NoFeedback(SandboxFailed):
+    """No feedback: the task shows no tests, or the sandbox failed."""
+
+    def reached(self, attempt: Attempt, history: Sequence[Attempt]) -> str | None:
+        return "no_feedback" if attempt.evaluation.outcome == "no_tests" else super().reached(attempt, history)
 
 
 class MaxAttempts:

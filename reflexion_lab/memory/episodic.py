@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
@@ -72,11 +73,14 @@ class EpisodicMemory:
         self.token_ratio = 0.0
         self.items: tuple[Item, ...] | None = None
 
-    def recall(self, task: Task) -> Recollection:
-        """All that the actor reads: episodes by the recall policy, lessons of shared memory, its curator's items, which
-        are selected once per loop, and the session.
+    def recall(self, task: Task, path: Sequence[Attempt] | None = None) -> Recollection:
+        """All that the actor reads: episodes of `path` by the recall policy, lessons of shared memory, its curator's
+        items, which are selected once per loop, and the session.
         """
         own = self.buffer.by_task(task.task_id)
+        if path is not None and len(path) < self.buffer.total:
+            numbers = {attempt.number for attempt in path}
+            own = [episode for episode in own if episode.attempt_number in numbers]
         if not own and self.show_session:
             self.session = session_of(self.shared.past(task), self.session)
         has_session = self.show_session and self.session.last_evaluation is not None

@@ -10,7 +10,7 @@ from enum import StrEnum
 from operator import add, attrgetter
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 
 DIGITS = 9
 """Decimals that rewards, scores and severities are compared to: 0.3 - 0.2 is less than 0.1 only in binary."""
@@ -583,6 +583,10 @@ class Attempt(Record, frozen=True, kw_only=True):
     """`Task.loop_id` (of a later pass `ID@pass2`), as in results and grades; episodes have `Task.task_id`."""
     number: int
     """1-based."""
+    parent: int = -1
+    """Number of the attempt that this one continues, whose path to the root it read; 0 for a fresh draw. Without a
+    value, as in older records, the attempt before it: a chain.
+    """
     recalled: tuple[str, ...]
     """Ids of the episodes in the actor's prompt, in their order there."""
     recalled_wisdom: tuple[str, ...] = ()
@@ -605,6 +609,10 @@ class Attempt(Record, frozen=True, kw_only=True):
     memory: MemoryState
     stop_reason: str = ""
     """Why the loop ended after this attempt; "" if it continued."""
+
+    def __post_init__(self) -> None:
+        if self.parent < 0:
+            force_setattr(self, "parent", self.number - 1)
 
     @property
     def recalled_by_kind(self) -> dict[str, tuple[str, ...]]:

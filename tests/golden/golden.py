@@ -48,6 +48,8 @@ RUNS: dict[str, tuple[str, ...]] = {
     "omega_0": ("recall.omega=0", "experiment=retry", "temperature=0.8"),
     "omega_all": ("recall.omega=all", WIDE, "loop.max_attempts=5", "prompts=terse"),
     "omega_dynamic": ("recall.omega=dynamic", "reflector=rules", "loop.max_attempts=4"),
+    "repair_tree": ("policy=repair_tree", "policy.programs=3", "policy.repairs=2", "temperature=0.8"),
+    "tree_search": ("policy=tree_search", "policy.children=2", "loop.max_attempts=6", "temperature=0.8"),
     "omega_adaptive": ("recall.omega=adaptive", "store=sqlite", "store.place=store.sqlite", *LEARNT),
     "omega_by_complexity": ("recall.omega=by_complexity", "benchmark=humaneval", "model=simulated"),
     "omega_by_verification": ("recall.omega=by_verification_type", "evaluator=combined", "evaluator.type_tool=mypy"),

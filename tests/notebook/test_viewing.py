@@ -231,7 +231,7 @@ def test_a_loop_as_strip_and_as_history():
     assert "Attempt 1 feedback ✗ failed 0 of 1 right →" in read.words
     assert "Attempt 2 submitted feedback ✓ passed 1 of 1 right hidden ✗ timed out 3 of 9 right" in read.words
     assert repr(strip) == "a loop: failed, 0 of 1 right → passed, 1 of 1 right; submitted 2"
-    history = Reader(view([attempt(), PASSED, replace(PASSED, number=3)])).words
+    history = Reader(view([attempt(), PASSED, replace(PASSED, number=3, parent=2)])).words
     assert "diff to attempt 1" in history
     assert "same program as attempt 2" in history
 

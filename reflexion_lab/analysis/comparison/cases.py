@@ -184,7 +184,7 @@ def _of(attempt: Attempt) -> dict[str, object]:
     tests = [check.outcome == "pass" for check in attempt.evaluation.checks if check.kind == "test"]
     outcomes = [check.outcome for check in attempt.evaluation.checks]
     return _cells(attempt, ATTEMPT) | {
-        "parent": attempt.number - 1 or "",
+        "parent": attempt.parent or "",
         "tests": len(tests),
         "tests_passed": sum(tests),
         "timeouts": outcomes.count("timeout"),
@@ -275,6 +275,7 @@ def _attempt(line: Mapping[str, str], usages: Mapping[str, Usage]) -> Attempt:
         line,
         ATTEMPT,
         task_id=line["task"],
+        parent=line["parent"] or 0,
         recalled=(),
         selection_usage=spent["curator"],
         trajectory={

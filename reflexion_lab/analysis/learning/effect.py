@@ -16,6 +16,7 @@ from reflexion_lab.analysis.stats.clusters import ALONE, Clusters, count, places
 from reflexion_lab.analysis.stats.estimators import verdict
 from reflexion_lab.analysis.stats.intervals import LEVEL, Estimate, resampled, unpaired_difference
 from reflexion_lab.errors import ConfigError
+from reflexion_lab.loop.policy import with_parents
 from reflexion_lab.records import Attempt, Reflection
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ def readings(log: Log) -> list[Reading]:
     known = {name: attempt for attempt in log.every for run_id in log.run_ids for name in _names(run_id, attempt)}
     readings = []
     for attempts in log.attempts.values():
-        for before, attempt in zip((None, *attempts), attempts, strict=False):
+        for before, attempt in with_parents(attempts):
             recalled = [known.get(name) for name in attempt.recalled]
             read = (
                 Written(source, text)
@@ -122,7 +123,7 @@ def readings(log: Log) -> list[Reading]:
 
 
 def reward_change(reading: Reading) -> float | None:
-    """Change of the feedback reward since the previous attempt; None without two verdicts."""
+    """Change of the feedback reward since the attempt that it continues; None without two verdicts."""
     if reading.passed is None or reading.before is None or verdict(reading.before.evaluation) is None:
         return None
     return reading.attempt.evaluation.reward - reading.before.evaluation.reward

@@ -7,7 +7,7 @@ Correct programs stay correct or are damaged, wrong ones are repaired or stay wr
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from statistics import fmean
 from typing import NamedTuple
@@ -17,6 +17,7 @@ from reflexion_lab.analysis.stats.bootstrap import difference, rate
 from reflexion_lab.analysis.stats.clusters import Clusters, by_cluster, count
 from reflexion_lab.analysis.stats.estimators import verdict
 from reflexion_lab.analysis.stats.intervals import Estimate, Rate
+from reflexion_lab.loop.policy import with_parents
 from reflexion_lab.loop.selection import submitted_at
 from reflexion_lab.records import Attempt, Episode, Record
 
@@ -25,7 +26,7 @@ class Moves(Record, frozen=True, kw_only=True):
     """Pairs of hidden verdicts, before and after: C is correct, W is wrong. Intervals are over clusters of tasks."""
 
     attempt: int | None
-    """The later of the two attempts; None from the first to the submission."""
+    """Place of the later attempt on its path from a fresh draw; None from the first to the submission."""
     tasks: int
     clusters: int
     """Clusters of these tasks, the units of all intervals."""
@@ -60,40 +61,50 @@ class Transitions(Record, frozen=True, kw_only=True):
     feedback_source: str
     is_upper_bound: bool
     programs: tuple[Moves, ...]
-    """For each attempt from 2 on, from the previous program to its own, over the loops that reached it."""
+    """For each place from 2 on, from the continued program to the next, over the loops that reached it."""
 
 
 class _Pair(NamedTuple):
     case: Case
     attempt: int
-    """The later of the two."""
+    """Place of the later of the two on its path."""
     before: bool | None
     after: bool | None
 
 
 def transitions(arm: Arm) -> Transitions:
     """Transitions of an arm."""
-    programs = [_pair(arm, case, *pair) for case, attempts in arm.attempts.items() for pair in pairwise(attempts)]
+    programs = [pair for case, attempts in arm.attempts.items() for pair in _continued(arm, case, attempts)]
+    longest = max((pair.attempt for pair in programs), default=1)
     return Transitions(
         arm=arm.label,
         feedback_source=arm.feedback_source,
         is_upper_bound=arm.is_upper_bound,
         programs=tuple(
             _moves([pair for pair in programs if pair.attempt == attempt], attempt, arm.clusters)
-            for attempt in range(2, arm.longest + 1)
+            for attempt in range(2, longest + 1)
         ),
     )
 
 
 def ends(arm: Arm) -> Moves:
     """From attempt 1 to the submission, over all loops; its gain is that of the whole loop."""
-    pairs = [_pair(arm, case, submitted_at(m, 1), submitted_at(m)) for case, m in arm.attempts.items()]
+    pairs = [_pair(arm, case, submitted_at(m, 1), submitted_at(m), 0) for case, m in arm.attempts.items()]
     return _moves(pairs, None, arm.clusters)
 
 
-def _pair(arm: Arm, case: Case, before: Attempt, after: Attempt) -> _Pair:
+def _continued(arm: Arm, case: Case, attempts: Sequence[Attempt]) -> Iterator[_Pair]:
+    """Each attempt with the one that it continues."""
+    places: dict[int, int] = {}
+    for before, attempt in with_parents(attempts):
+        places[attempt.number] = place = places.get(attempt.parent, 0) + 1
+        if before is not None:
+            yield _pair(arm, case, before, attempt, place)
+
+
+def _pair(arm: Arm, case: Case, before: Attempt, after: Attempt, place: int) -> _Pair:
     grades = arm.grades[case]
-    return _Pair(case, after.number, verdict(grades[before.number]), verdict(grades[after.number]))
+    return _Pair(case, place, verdict(grades[before.number]), verdict(grades[after.number]))
 
 
 def _moves(pairs: Sequence[_Pair], attempt: int | None, clusters: Clusters) -> Moves:

@@ -14,9 +14,10 @@ from msgspec.structs import replace
 from reflexion_lab.agent.critique.convergence import improvement_score
 from reflexion_lab.analysis.report import pieces
 from reflexion_lab.analysis.report.cells import listed
-from reflexion_lab.analysis.report.pieces import check_details, outcome_words
+from reflexion_lab.analysis.report.pieces import check_details, outcome_words, tally
 from reflexion_lab.analysis.run_log import Log
-from reflexion_lab.analysis.stats.estimators import tokens
+from reflexion_lab.analysis.stats.estimators import tokens, verdict
+from reflexion_lab.loop.policy import FRESH, is_tree, with_parents
 from reflexion_lab.loop.selection import submitted_at
 from reflexion_lab.memory.curators.history import Timeline
 from reflexion_lab.records import (
@@ -366,7 +367,7 @@ def cards(
     """Cards of one loop, oldest first; without `sources`, memory items are resolved within the loop."""
     sources = sources or Sources({attempts[0].task_id: attempts})
     submitted = submitted_at(attempts).number
-    for before, attempt in zip((None, *attempts), attempts, strict=False):
+    for before, attempt in with_parents(attempts):
         yield card(attempt, before, grades.get((attempt.task_id, attempt.number)), sources, attempt.number == submitted)
 
 
@@ -379,4 +380,27 @@ def history(
     """The history of one loop of at least one attempt, titled `label` or by its task."""
     task_id = attempts[0].task_id
     calls = sources.calls(task_id) if sources else ()
-    return pieces.macro("records", "history")(list(cards(attempts, grades, sources)), label or task_id, calls)
+    every = list(cards(attempts, grades, sources))
+    return pieces.macro("records", "history")(every, label or task_id, calls, tree_lines(every))
+
+
+def tree_lines(every: Sequence[Card]) -> list[str]:
+    """The tree of a loop, a line per attempt below the one that it continues; [] for a chain."""
+    if not is_tree(card.attempt for card in every):
+        return []
+    children: dict[int, list[Card]] = {}
+    for each in every:
+        children.setdefault(each.attempt.parent, []).append(each)
+
+    def below(number: int, margin: str) -> Iterator[str]:
+        *others, last = children.get(number, [None])
+        for each in filter(None, (*others, last)):
+            attempt, passed = each.attempt, verdict(each.grade)
+            right, total = tally(attempt.evaluation)
+            hidden = {True: " · hidden ✓", False: " · hidden ✗", None: ""}[passed]
+            mark = "✓" if attempt.evaluation.passed else "✗"
+            facts = f"{attempt.number} {mark} {right} of {total}{hidden} · {each.tokens:,} tokens"
+            yield f"{margin}{'└' if each is last else '├'}─ {facts}{' · submitted' * each.is_submitted}"
+            yield from below(attempt.number, margin + ("   " if each is last else "│  "))
+
+    return list(below(FRESH, ""))

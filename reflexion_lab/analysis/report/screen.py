@@ -24,7 +24,7 @@ from reflexion_lab.analysis.figures.style import UPPER_BOUND
 from reflexion_lab.analysis.metrics import REGISTRY
 from reflexion_lab.analysis.report import cells, run_tables
 from reflexion_lab.analysis.report import comparison as tables
-from reflexion_lab.analysis.report.history import Card, Sources, Turn, cards
+from reflexion_lab.analysis.report.history import Card, Sources, Turn, cards, tree_lines
 from reflexion_lab.analysis.report.pieces import WORDS, check_details, tally
 from reflexion_lab.analysis.run_list import model_names
 from reflexion_lab.analysis.run_log import Log
@@ -239,7 +239,9 @@ def task_screen(run: RunFolder, log: Log, task_id: str, width: int = WIDTH, most
     head = f"{task_id} · {number_of(len(attempts), 'attempt')} · submitted {submission} · {result}"
     width = max(NARROWEST, width)
     lines = folded(head, width)
-    for card in cards(attempts, log.grades, Sources.of(log)):
+    every = list(cards(attempts, log.grades, Sources.of(log)))
+    lines += [cut(line, width) for line in tree_lines(every)]
+    for card in every:
         lines += _attempt(card, width, most)
     return lines
 

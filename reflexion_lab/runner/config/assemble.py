@@ -318,6 +318,7 @@ def loop_factory(
     user_defined = {name for name in (*nodes, "recall", "retriever", "embedder") if own_targets(getattr(cfg, name))}
     quality, stuck = msgspec.structs.asdict(cfg.quality), Stuck(cfg.loop.stuck_after)
     stop, shared = stop_rules(cfg, stuck), archive or NoSharedMemory()
+    policy = build(cfg.policy, "policy")
 
     def bounded(part: Any, method: str, *groups: str, kinds: tuple[type, ...]) -> Any:
         """Bound user-defined parts; those of the lab are bounded by model and sandbox."""
@@ -349,6 +350,7 @@ def loop_factory(
             reflector=construct("quality", Reviewed, first=first, **quality),
             memory=bounded(memory, "recall", "recall", "retriever", "embedder", kinds=(Recollection,)),
             stop=stop,
+            policy=policy,
             stuck=stuck,
             reflect_on_last=reflects_on_last(cfg),
             reflect_on_success=cfg.loop.reflect_on_success,

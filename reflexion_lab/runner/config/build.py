@@ -35,6 +35,7 @@ METHODS: dict[str, Callable[..., Any]] = {
     "evaluator": protocols.Evaluator.evaluate,
     "critic": protocols.Critic.critique,
     "reflector": protocols.Reflector.reflect,
+    "policy": protocols.Policy.parent,
     "recall": protocols.Recall.select,
     "retriever": protocols.Retriever.rank,
     "embedder": protocols.Embedder.embed,

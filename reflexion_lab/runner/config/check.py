@@ -10,7 +10,7 @@ from typing import Any
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.runner.config.build import capability, check_targets, has_durable_store, suggestion
 from reflexion_lab.runner.config.initial_items import shows_solutions
-from reflexion_lab.runner.config.parts import draws_from_runs, keeps_items, shared_by
+from reflexion_lab.runner.config.parts import draws_from_runs, is_chain, keeps_items, shared_by
 from reflexion_lab.runner.config.record import KEYS, RunConfig, places, scalars
 from reflexion_lab.runner.folder.manifest import SALT, is_own_salt
 
@@ -22,6 +22,9 @@ PROMISED = {
     "feedback_only": (WORDLESS,),
     "warming": (WORDLESS, ("actor", "Warming")),
     "escalation": (WORDLESS, ("actor", "Escalation")),
+    "repair_tree": (("policy", "RepairTree"),),
+    "best_first": (("policy", "BestFirst"),),
+    "tree_search": (("policy", "TreeSearch"),),
     "quoted": (("reflector", "Quoted"),),
     "reflexion_generic": (("reflector", "Generic"),),
     "reflexion_shuffled": (("reflector", "Shuffled"),),
@@ -70,6 +73,7 @@ def check(cfg: RunConfig, is_recorded: bool = False) -> None:
     if not is_recorded and salt is not None and not is_own_salt(salt):  # it would be in no digest
         raise ConfigError(SALT, salt, "another form than 16 hexadecimal digits, which a default salt has")
     _check_leaks(cfg)
+    _check_policy(cfg)
     if cfg.only is not None and cfg.resume is None:
         raise ConfigError("only", f"{cfg.only} without resume", "resume=RUN, the run that has unscored tasks")
     _check_shard(cfg)
@@ -84,6 +88,16 @@ def _check_leaks(cfg: RunConfig) -> None:
         (key, got, expected), why = kept[0], "since words about hidden tests and solutions would reach other runs"
         leak = "feedback_source=oracle" if is_oracle else "a part that reads canonical solutions"
         raise ConfigError(key, f"{got} with {leak}", f"{expected}, {why}")
+
+
+def _check_policy(cfg: RunConfig) -> None:
+    """Raises ConfigError: memory that reads a loop as a chain, with a policy that branches."""
+    keys = ["curator"] * keeps_items(cfg) + shared_by(cfg)
+    keys += ["memory.show_session"] * cfg.memory.show_session
+    keys += ["memory.reflection_files"] * bool(cfg.memory.reflection_files)
+    if keys and not is_chain(cfg):
+        expected = f"policy=chain, or no {keys[0]}: this memory reads attempts as a chain"
+        raise ConfigError("policy", f"{_classes(cfg.policy)[0]} with memory by {keys[0]}", expected)
 
 
 def _check_shard(cfg: RunConfig) -> None:
@@ -111,9 +125,10 @@ def arm_warnings(cfg: RunConfig) -> Iterator[str]:
                 f"arm: got {arm} with {group} {classes[0]}, expected {name}, as the {arm} of conf has it; "
                 f"leave {group}=… out{inner}, or give the arm another name"
             )
-    if arm == "retry" and cfg.loop.max_attempts > 1 and max(_temperatures(cfg.actor), default=1) == 0:
+    redraws = "arm=retry" if arm == "retry" else "" if is_chain(cfg) else "a policy of fresh draws"
+    if redraws and cfg.loop.max_attempts > 1 and max(_temperatures(cfg.actor), default=1) == 0:
         yield (
-            "temperature: got 0 with arm=retry, where a deterministic model draws the same program at every attempt, "
+            f"temperature: got 0 with {redraws}, where a deterministic model draws the same program at every attempt, "
             "expected one above 0; give temperature=0.8, say, to all arms alike"
         )
     reached = REACHED.get(_classes(cfg.retriever)[0])

@@ -159,6 +159,11 @@ def has_shared_memory(cfg: RunConfig) -> bool:
     return keeps_items(cfg) or has_shared_episodes(cfg)
 
 
+def is_chain(cfg: RunConfig) -> bool:
+    """Whether each attempt of a loop continues the one before it."""
+    return bool(capability(cfg.policy, "is_chain", False))
+
+
 def has_shared_episodes(cfg: RunConfig) -> bool:
     """Whether episodes and reflections of other loops are read, or kept in a store."""
     return bool(shared_by(cfg))
@@ -580,15 +585,20 @@ def draws_by_role(models: Models, first: int = 0) -> dict[str, Draws]:
 
 
 def stop_rules(cfg: RunConfig, stuck: Stuck) -> Stop:
-    """Default stop rules, then those of the group `stop`."""
-    from reflexion_lab.loop.stop import FirstOf, MaxAttempts, NoFeedback, Passed, TimeOut
+    """Default stop rules, then those of the group `stop`: a tree that is made as a whole ends by itself, and equal
+    draws of other trees are no repetition.
+    """
+    from reflexion_lab.loop.stop import FirstOf, MaxAttempts, NoFeedback, Passed, SandboxFailed, TimeOut
 
-    return FirstOf(
+    early = (
         NoFeedback(),
         Passed(cfg.loop.confidence_threshold),
         MaxAttempts(cfg.loop.max_attempts, cfg.loop.extra_attempts),
+    )
+    return FirstOf(
+        *([SandboxFailed()] if capability(cfg.policy, "is_complete_tree", False) else early),
         TimeOut(cfg.loop.timeout),
-        stuck,
+        *([stuck] if is_chain(cfg) else []),
         *(build(rule, f"stop.{name}") for name, rule in cfg.stop.items()),
     )
 

@@ -31,6 +31,8 @@ Place = Annotated[str, msgspec.Meta(min_length=1)]
 Node = dict[str, Any]
 """Config node of a part."""
 NONE: Node = {}
+CHAIN: Node = {"_target_": "reflexion_lab.loop.policy.Chain"}
+"""The policy of configs without one."""
 
 
 class Part(Record, frozen=True, kw_only=True):
@@ -178,6 +180,7 @@ class RunConfig(Record, frozen=True, kw_only=True):
     store: Node
     suite_writer: Node
     tracker: Node
+    policy: Node = msgspec.field(default_factory=lambda: CHAIN)
     loop: LoopConfig
     memory: MemoryConfig
     sandbox: SandboxConfig
