@@ -51,7 +51,7 @@ class CallStore:
         # Replies cannot contain the pattern: their quotes are escaped.
         texts = [f'"finish_reason":"{reason}"' for reason in PASSING]
         is_passing = or_(*(CALLS.c.completion.contains(text, autoescape=True) for text in texts))
-        self._put = self._database.inserted(CALLS, where=is_passing, returns=True)
+        self._put = self._database.inserted(CALLS, where=is_passing, returns=CALLS.primary_key)
         self._get = self._database.compiled(select(CALLS.c.completion).where(CALLS.c.key == bindparam("key")))
         self._fingerprints = self._database.compiled(select(CALLS.c.fingerprint).distinct())
         with suppress(OSError):  # a name too long: the first call reports it
@@ -163,6 +163,9 @@ class Caps(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return ""
 
 
+UNLIMITED = Caps()
+
+
 class Ledger:
     """Spending by scope, in a SQLite file, on a server (by URL) or, for `place` None, in memory. Thread-safe.
 
@@ -175,16 +178,17 @@ class Ledger:
         self._lock, self._here = threading.Lock(), dict[str, Spending]()
         self._database = None
         if place is not None:
-            from sqlalchemy import bindparam
+            from sqlalchemy import bindparam, case, literal_column
 
             from reflexion_lab.storage.sql import SPENDING, Database
 
             self._database = database = Database(place, [SPENDING], "storage.spending", error=HarnessError)
-            row = SPENDING.c.scope == bindparam("of")
-            query = SPENDING.select().where(row)
-            self._get, self._lock_row = database.compiled(query), database.compiled(query.with_for_update())
-            self._new = database.inserted(SPENDING, is_replaced=False)
-            self._set = database.compiled(SPENDING.update().where(row), Spending._fields)
+            self._get = database.compiled(SPENDING.select().where(SPENDING.c.scope == bindparam("of")))
+            columns = [SPENDING.c[name] for name in Spending._fields]
+            sums = {each.name: each + bindparam(f"more_{each.name}", type_=each.type) for each in columns}
+            zero = literal_column("0")
+            totals = {name: case((total > zero, total), else_=zero) for name, total in sums.items()}
+            self._add = database.inserted(SPENDING, returns=SPENDING.c, replaced_by=totals)
 
     def add(self, scope: str, amount: Spending, caps: Caps) -> tuple[str, Spending]:
         """Add `amount` unless that exceeds a cap; returns the cap's name or "", and the scope's spending, 0 or more."""
@@ -197,12 +201,13 @@ class Ledger:
             return cap, before if cap else total
 
         def work(execute: Execute) -> tuple[str, Spending]:
-            execute(self._new, {"scope": scope, **Spending()._asdict()})  # so that there is a row to lock
-            ((_, *before),) = execute(self._lock_row, {"of": scope})
-            cap, total = after(Spending(*before))
-            if not cap:
-                execute(self._set, {"of": scope, **total._asdict()})
-            return cap, total
+            def added(amount: Spending) -> Spending:
+                more = {f"more_{name}": value for name, value in amount._asdict().items()}
+                ((_, *total),) = execute(self._add, {"scope": scope, **amount.positive()._asdict(), **more})
+                return Spending(*total)
+
+            cap = after(added(Spending()))[0] if caps != UNLIMITED else ""  # locks the row
+            return cap, added(Spending() if cap else amount)
 
         if self._database is None:
             with self._lock:

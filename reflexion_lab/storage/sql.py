@@ -12,7 +12,7 @@ import random
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
@@ -246,18 +246,16 @@ class Database:
         whole = statement.compile(dialect=self._dialect, column_keys=names)
         return Statement(str(whole), {name: value for name, value in whole.params.items() if value is not None})
 
-    def inserted(self, table: Table, is_replaced: bool = True, where: Any = None, returns: bool = False) -> Statement:
-        """Insert rows; of those whose key is taken, replace the stored ones that fit `where` if `is_replaced`."""
+    def inserted(
+        self, table: Table, where: Any = None, returns: Iterable[Any] = (), replaced_by: Mapping[str, Any] | None = None
+    ) -> Statement:
+        """Insert rows; stored ones of the same key that fit `where` take the new values, or those of `replaced_by`."""
         names = [column.name for column in table.c if column.name != "seq"]
         key = ["id"] if "id" in table.c else [column.name for column in table.primary_key]
         insertion = _dialect(self.url.get_backend_name()).insert(table)
-        others = {name: insertion.excluded[name] for name in names if name not in key}
-        statement = (
-            insertion.on_conflict_do_update(index_elements=key, set_=others, where=where)
-            if is_replaced
-            else insertion.on_conflict_do_nothing()
-        )
-        return self.compiled(statement.returning(*table.primary_key) if returns else statement, names)
+        others = replaced_by or {name: insertion.excluded[name] for name in names if name not in key}
+        statement = insertion.on_conflict_do_update(index_elements=key, set_=others, where=where)
+        return self.compiled(statement.returning(*returns) if returns else statement, names)
 
     def transaction(self, work: Callable[[Execute], T], verb: str = "used", *, is_repeatable: bool = True) -> T:
         """The result of `work` in a transaction. On a server it is done again if the connection was lost; once it was

@@ -15,13 +15,12 @@ from reflexion_lab.agent.models.wrapped import WrappedModel
 from reflexion_lab.errors import CapReached, HarnessError
 from reflexion_lab.protocols import Model
 from reflexion_lab.records import Completion, Message, Sampling
-from reflexion_lab.storage.call_store import Caps, Ledger, Spending
+from reflexion_lab.storage.call_store import UNLIMITED, Caps, Ledger, Spending
 
 UNDER_WAY = "under way: "
 """Prefix of the ledger row with a scope's open reservations, which the row of the scope itself includes."""
 PAUSE = 0.05
 """Polling interval for the reservations of other processes, in seconds."""
-UNLIMITED = Caps()
 TEMPLATE = 64, 16
 """Tokens that a server's chat template may add to a prompt, and to each of its messages."""
 
@@ -50,6 +49,7 @@ class Meter:
         self._patience = patience
         self._seen = clock()
         self._under_way = 0
+        self._unwritten = Spending()
         self._reached: tuple[str, str] | None = None
         """Message and override of the cap that was reached."""
         self._is_announced = False
@@ -66,7 +66,8 @@ class Meter:
             while not self._reached:
                 # Before the scope's own row, so that no process mistakes a reservation for spending.
                 self._reserve(most)
-                cap, total = self._ledger.add(self.scope, self._timed(most), self.caps)
+                unwritten, self._unwritten = self._unwritten, Spending()
+                cap, total = self._ledger.add(self.scope, self._timed(most.plus(unwritten)), self.caps)
                 if not cap:
                     self._seen = self._clock()
                     self._under_way += 1
@@ -110,19 +111,25 @@ class Meter:
         return self._ledger.add(UNDER_WAY + self.scope, amount, UNLIMITED)[1]
 
     def settle(self, most: Spending, spent: Spending) -> None:
-        """Record the spending of a call that had reserved `most`. If the ledger fails, only warn, because the reply has
-        been paid for: the call counts as `most`, and the next `reserve` raises.
-        """
+        """Record the spending of a call that had reserved `most`; without caps, by the next `reserve` or by `close`."""
         with self._settled:
-            try:
-                self._ledger.add(self.scope, self._timed(spent.plus(most, -1)), UNLIMITED)
-                self._reserve(most, -1)
-                self._seen = self._clock()
-            except HarnessError as problem:
-                warnings.warn(f"{problem}; a call counts as the most that it could take", RuntimeWarning, stacklevel=2)
-            finally:
-                self._under_way -= 1
-                self._settled.notify_all()
+            self._unwritten = self._unwritten.plus(self._timed(spent.plus(most, -1)))
+            self._seen = self._clock()
+            if self.caps != UNLIMITED:
+                self._write(most)
+            self._under_way -= 1
+            self._settled.notify_all()
+
+    def _write(self, most: Spending) -> None:
+        """Write what was settled, of calls that had reserved `most`. If the ledger fails, only warn, because replies
+        have been paid for: calls count as the most that they could take, and the next `reserve` raises.
+        """
+        unwritten, self._unwritten = self._unwritten, Spending()
+        try:
+            self._ledger.add(self.scope, unwritten, UNLIMITED)
+            self._reserve(most, -1)
+        except HarnessError as problem:
+            warnings.warn(f"{problem}; a call counts as the most that it could take", RuntimeWarning, stacklevel=3)
 
     def recover(self, recorded: Callable[[], Spending]) -> None:
         """Count what earlier starts have `recorded`, where the ledger has no call of theirs: it is lost, or another."""
@@ -136,9 +143,11 @@ class Meter:
     @property
     def spent(self) -> Spending:
         """Spending of the scope, including open reservations."""
-        return self._ledger.spent(self.scope)
+        return self._ledger.spent(self.scope).plus(self._unwritten).positive()
 
     def close(self) -> None:
+        if self._unwritten != Spending():
+            self._write(Spending())
         self._ledger.close()
 
     def _timed(self, amount: Spending) -> Spending:

@@ -235,6 +235,17 @@ def test_what_a_scope_spent_before_counts(tmp_path):
     other.close()
 
 
+def test_without_caps_the_ledger_holds_no_less_than_was_spent_and_just_that_once_closed(tmp_path):
+    path = tmp_path / "spending.sqlite"
+    meter = Meter(Caps(), path, "run")
+    for calls in (1, 2, 3):
+        CappedModel(Served(), meter).complete(says("0000"), sampling=SAMPLING)
+        assert Ledger(path).spent("run")[:2] == (calls, 10 * (calls - 1) + 184)  # a killed process leaves that
+        assert meter.spent[:2] == (calls, 10 * calls)
+    meter.close()
+    assert Ledger(path).spent("run")[:2] == (3, 30)
+
+
 def test_nothing_spent_leaves_no_ledger(tmp_path):
     meter = Meter(Caps(calls=3), tmp_path / "spending.sqlite", "run")
     meter.close()
