@@ -114,6 +114,7 @@ class RunFolder:
         self.torn = 0
         self._lock = threading.Lock()
         self._open: dict[str, int] = {}
+        self._opened: dict[str, os.stat_result] = {}
         """Descriptors of the files that were appended to, by name."""
         self._held: int | None = None
         """Descriptor of the lock file, while the folder is locked."""
@@ -196,6 +197,7 @@ class RunFolder:
             try:
                 if name not in self._open:
                     self._open[name] = files.open_for_append(self.path / name)
+                    self._opened[name] = os.fstat(self._open[name])
                 self._check(name)
                 files.append(self._open[name], line)
             except OSError as problem:
@@ -224,6 +226,7 @@ class RunFolder:
             for draft in self.path.glob(f".*{DRAFT}"):
                 draft.unlink(missing_ok=True)
             self._held = file.fileno()
+            self._opened[LOCK] = os.fstat(self._held)
             try:
                 yield
             finally:
@@ -238,9 +241,9 @@ class RunFolder:
         """Flush appended lines to the disk (fsync). Raises as `append`."""
         with self._lock:
             opened = dict(self._open)
+        self._check(*opened)
         for name, descriptor in opened.items():
             try:
-                self._check(name)
                 os.fsync(descriptor)
             except OSError as problem:
                 raise self._failure(name, problem) from None
@@ -251,12 +254,11 @@ class RunFolder:
                 os.close(descriptor)
             self._open.clear()
 
-    def _check(self, name: str) -> None:
-        """Raises FolderLost: `name` or the lock file was moved, deleted or replaced."""
-        opened = {name: self._open[name], **({} if self._held is None else {LOCK: self._held})}
-        for file, descriptor in opened.items():
+    def _check(self, *names: str) -> None:
+        """Raises FolderLost: one of `names` or the lock file was moved, deleted or replaced."""
+        for file in (*names, *[LOCK] * (self._held is not None)):
             try:
-                is_same = os.path.samestat(os.stat(f"{self.path}/{file}"), os.fstat(descriptor))  # noqa: PTH116
+                is_same = os.path.samestat(os.stat(f"{self.path}/{file}"), self._opened[file])  # noqa: PTH116
             except OSError:
                 is_same = False
             if not is_same:
