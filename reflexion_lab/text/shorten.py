@@ -46,6 +46,8 @@ _PIECES = re.compile(
     | [^\sA-Za-z]""",
     re.VERBOSE,
 )
+_BLOCKS = re.compile(r"(?<=\n)(?=\S)")
+"""Where no piece goes on: before a line that is not indented."""
 LONG = 12
 """Letters of the longest word that vocabularies usually contain."""
 
@@ -59,6 +61,11 @@ def estimated(text: str) -> int:
     None of 9,000 recorded prompts, programs, feedbacks and reflections has more tokens by SmolLM2's tokenizer; the
     median ratio is 1.3.
     """
+    return sum(map(_of_block, _BLOCKS.split(text)))
+
+
+@functools.lru_cache(4096)  # prompts of one loop share most blocks
+def _of_block(text: str) -> int:
     return sum(map(_tokens, _PIECES.findall(text)))
 
 
