@@ -385,7 +385,7 @@ def evaluate(node: ast.expr, values: Mapping[str, Any], work: Work) -> Any:
     """The value of a `comparable` expression. Raises as Python does, and OverflowError for more than `work`."""
     if isinstance(node, ast.Constant):
         return node.value
-    if isinstance(node, ast.Name | ast.Attribute):
+    if isinstance(node, (ast.Name, ast.Attribute)):
         name = name_of(node)
         return values[name] if name.startswith("$") else CONSTANTS[name]
 
@@ -393,12 +393,12 @@ def evaluate(node: ast.expr, values: Mapping[str, Any], work: Work) -> Any:
         return evaluate(part, values, work)
 
     match node:
+        case ast.Compare():
+            return _compared(node.ops, [value(side) for side in (node.left, *node.comparators)], work)
         case ast.List() | ast.Tuple() | ast.Set():
             return LITERALS[type(node)](map(value, node.elts))
         case ast.Dict():
             return LITERALS[ast.Dict]((value(k), value(v)) for k, v in zip(node.keys, node.values, strict=True) if k)
-        case ast.Compare():
-            return _compared(node.ops, [value(side) for side in (node.left, *node.comparators)], work)
         case ast.BoolOp():
             result = False
             for part in node.values:
@@ -421,9 +421,10 @@ def evaluate(node: ast.expr, values: Mapping[str, Any], work: Work) -> Any:
 
 
 def _compared(ops: Sequence[ast.cmpop], sides: list[Any], work: Work) -> bool:
-    if any(isinstance(op, ast.In | ast.NotIn) for op in ops):
+    kinds = [*map(type, ops)]
+    if ast.In in kinds or ast.NotIn in kinds:
         work.charge(*sides)
-    return all(COMPARE[type(op)](a, b) for op, a, b in zip(ops, sides, sides[1:], strict=False))
+    return all(COMPARE[kind](a, b) for kind, a, b in zip(kinds, sides, sides[1:], strict=False))
 
 
 def _arithmetic(op: ast.operator, left: Any, right: Any, work: Work) -> Any:

@@ -45,6 +45,8 @@ from reflexion_lab.text.replies.syntax import UNPARSABLE
 HARNESS = Path(__file__).with_name("harness.py")
 GRACE = 10.0
 """Seconds after the deadline at which a silent server counts as broken."""
+REPORT = 1 << 14
+"""Bytes of a report that are read at once."""
 SWEEP = 1.0
 """Seconds after which a server that still empties its folder is replaced."""
 REFERENCE = 0.0065
@@ -163,13 +165,10 @@ class Server:
         wall, cpu = self.limits.here(canonical_seconds)
         requests = [{**job.program, "nonce": "" if job.trusted else nonce}]
         requests += [{**job.trusted, "nonce": nonce}] if job.trusted else []
-        with contextlib.ExitStack() as stack:
-            request, report, output, *trusted = files = [_unnamed_file() for _ in range(2 + len(requests))]
-            for file in files:
-                stack.callback(os.close, file)
+        request, report, output, *trusted = files = [_unnamed_file() for _ in range(2 + len(requests))]
+        try:
             for file, fields in zip((request, *trusted), requests, strict=True):
-                os.write(file, marshal.dumps(fields))
-                os.lseek(file, 0, os.SEEK_SET)
+                os.pwrite(file, marshal.dumps(fields), 0)
             socket.send_fds(self.socket, [ASK.pack(wall, cpu)], files)
             self.socket.settimeout(wall + GRACE * slowness())
             try:
@@ -182,7 +181,11 @@ class Server:
             printed = os.pread(output, 4 * self.limits.output_chars, 0).decode(errors="replace")
             if not locked:
                 raise HarnessError(f"the isolation layers could not be entered: {printed.strip() or status}")
-            lines = os.pread(report, os.fstat(report).st_size, 0)
+            lines = os.pread(report, REPORT, 0)
+            lines += os.pread(report, os.fstat(report).st_size, REPORT) if len(lines) == REPORT else b""
+        finally:
+            for file in files:
+                os.close(file)
         self.has_run = True
         output_text = printed[: self.limits.output_chars]
         return Reported(lines, nonce, output_text, status, timed_out, is_full, seconds, cpu_used)
@@ -541,7 +544,7 @@ def _judged(prepared: Prepared, test: ast.expr, values: list[Any], decoder: Deco
         verdict = judge(test, decoder.decode(*values))
     except Unreadable as problem:
         return prepared.result("error", error_type="Unreadable", message=readable(str(problem)))
-    texts = {field: readable(text) for field, text in verdict._asdict().items() if text}
+    texts = {field: readable(text) for field, text in zip(verdict._fields, verdict, strict=True) if text}
     return prepared.result(**texts, seconds=finite(seconds))
 
 
