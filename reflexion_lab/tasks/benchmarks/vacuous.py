@@ -70,7 +70,7 @@ def _fails_with_none(test: str, task: Task) -> bool:
     """Whether the test compares a call so that None fails, which needs no process."""
     check = prepare(test, task.entry_point, task.setup)
     calls = check.calls[1] if check.calls else []
-    return check.test is not None and bool(calls) and judge(check.test, [None] * len(calls)).outcome != "pass"
+    return check.test is not None and bool(calls) and judge(check.test, [None] * len(calls))["outcome"] != "pass"
 
 
 def _flaw(node: ast.AST) -> str:

@@ -320,24 +320,17 @@ class _Cut(ast.NodeTransformer):
         return isinstance(node.func, ast.Name) and name not in self.theirs
 
 
-class Verdict(NamedTuple):
-    outcome: str
-    expected: str = ""
-    actual: str = ""
-    error_type: str = ""
-    message: str = ""
-
-
-def judge(test: ast.expr, computed: list[Any]) -> Verdict:
-    """Verdict of a comparison on these values; an exception is the outcome `error`. Raises nothing."""
+def judge(test: ast.expr, computed: list[Any]) -> dict[str, str]:
+    """Outcome and texts of a check by its comparison of these values; an exception is an `error`. Raises nothing."""
     values = {f"${number}": value for number, value in enumerate(computed)}
     try:
         if evaluate(test, values, Work()):
-            return Verdict("pass")
+            return {"outcome": "pass"}
         expected, actual = _sides(test, values)
     except Exception as problem:
-        return Verdict("error", error_type=type(problem).__name__, message=str(problem)[:500])
-    return Verdict("fail", expected, actual, message=f"expected {expected}, got {actual}" if expected else "")
+        return {"outcome": "error", "error_type": type(problem).__name__, "message": str(problem)[:500]}
+    message = f"expected {expected}, got {actual}" if expected else ""
+    return {"outcome": "fail", "expected": expected, "actual": actual, "message": message}
 
 
 def _sides(test: ast.expr, values: dict[str, Any]) -> tuple[str, str]:

@@ -105,18 +105,9 @@ class CachedSandbox:
                 self._here[key] = future
         return waiting.result() if waiting else self._execute(key, future, *request, cpu_seconds)
 
-    def _execute(
-        self,
-        key: str,
-        future: Future[Execution],
-        program: str,
-        entry_point: str,
-        checks: Sequence[str],
-        setup: str,
-        cpu_seconds: float,
-    ) -> Execution:
+    def _execute(self, key: str, future: Future[Execution], *request: Any) -> Execution:
         try:
-            execution = self._sandbox.run(program, entry_point, checks, setup, cpu_seconds)
+            execution = self._sandbox.run(*request)
             if execution.is_doubtful or not execution.timed_out:
                 with self._lock:
                     if not execution.is_doubtful:

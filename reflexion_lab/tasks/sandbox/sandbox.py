@@ -45,8 +45,6 @@ from reflexion_lab.text.replies.syntax import UNPARSABLE
 HARNESS = Path(__file__).with_name("harness.py")
 GRACE = 10.0
 """Seconds after the deadline at which a silent server counts as broken."""
-REPORT = 1 << 14
-"""Bytes of a report that are read at once."""
 SWEEP = 1.0
 """Seconds after which a server that still empties its folder is replaced."""
 REFERENCE = 0.0065
@@ -181,8 +179,7 @@ class Server:
             printed = os.pread(output, 4 * self.limits.output_chars, 0).decode(errors="replace")
             if not locked:
                 raise HarnessError(f"the isolation layers could not be entered: {printed.strip() or status}")
-            lines = os.pread(report, REPORT, 0)
-            lines += os.pread(report, os.fstat(report).st_size, REPORT) if len(lines) == REPORT else b""
+            lines = os.pread(report, os.fstat(report).st_size, 0)
         finally:
             for file in files:
                 os.close(file)
@@ -544,8 +541,7 @@ def _judged(prepared: Prepared, test: ast.expr, values: list[Any], decoder: Deco
         verdict = judge(test, decoder.decode(*values))
     except Unreadable as problem:
         return prepared.result("error", error_type="Unreadable", message=readable(str(problem)))
-    texts = {field: readable(text) for field, text in zip(verdict._fields, verdict, strict=True) if text}
-    return prepared.result(**texts, seconds=finite(seconds))
+    return prepared.result(seconds=finite(seconds), **{name: readable(text) for name, text in verdict.items()})
 
 
 def _from_child(prepared: Prepared, fields: list[Any], before: Check | None) -> Check | None:

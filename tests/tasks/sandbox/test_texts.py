@@ -157,7 +157,7 @@ def test_a_check_beyond_the_bounds_is_computed_in_a_child(sandbox):
     checks = [f"assert f({n}) == [[0] * {n}] * {n}" for n in (3, 1000, 1_000_000)]
     outcomes = [check.outcome for check in sandbox.run(program, "f", checks).checks]
     assert outcomes[:2] == ["pass", "pass"] and outcomes[2] in ("timeout", "memory", "early_exit", "error")
-    assert judge(prepare("assert f(1) * 9 == 1", "f").test, ["a" * 9_000_000]).error_type == "TypeError"
+    assert judge(prepare("assert f(1) * 9 == 1", "f").test, ["a" * 9_000_000])["error_type"] == "TypeError"
 
 
 @pytest.mark.parametrize(
