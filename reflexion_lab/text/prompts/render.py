@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import io
 import re
+import threading
 import tokenize
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -169,6 +170,7 @@ def _hint(episode: Episode, fits: Callable[[str], bool]) -> str:
     return f"{head} {label}{text}"
 
 
+_LOADING = threading.RLock()
 FOLDER = Path(__file__).parent
 SUFFIX = ".md.jinja"
 Variant = Literal["default", "terse", "paper_style"]
@@ -327,11 +329,16 @@ def declared(name: str, variant: str = "default") -> frozenset[str]:
 
 @cache
 def _environment(variant: str) -> Environment:
-    from jinja2 import Environment, FunctionLoader, StrictUndefined
+    from jinja2 import Environment, FunctionLoader, StrictUndefined, Template
+
+    class Templates(Environment):
+        def get_template(self, *which: Any, **options: Any) -> Template:
+            with _LOADING:  # workers begin with the same templates; one compiles them
+                return super().get_template(*which, **options)
 
     loader = FunctionLoader(partial(_source, variant=variant))
     # No autoescape: prompts are plain text, not HTML.
-    environment = Environment(loader=loader, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment = Templates(loader=loader, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= FILTERS
     return environment
 
