@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from reflexion_lab.agent.reflectors.evidence import classify_evaluation, describe, reflection_on
 from reflexion_lab.agent.reflectors.fields import (
@@ -98,22 +98,11 @@ class LLMReflector:
                 change = {"what_to_change": words, "action_items": (words,), "flags": ("unlabelled",)}
                 return reflection_on(attempt, "llm", **change, text=completion.text, usage=completion.usage)
             raise ReflectionError("parse_error", f"{error}{cut}", completion) from error
-        return reflection_on(
-            attempt,
-            "llm",
-            root_cause=fields.root_cause,
-            what_went_wrong=fields.what_went_wrong,
-            what_to_change=fields.what_to_change,
-            what_worked=fields.what_worked,
-            key_insight=fields.key_insight,
-            lessons=fields.lessons,
-            confidence=fields.confidence,
-            confidence_source="stated" if fields.is_stated else "none",  # a default is no statement to calibrate
-            category=fields.category or classify_evaluation(attempt.evaluation)[0],
-            action_items=fields.action_items or (fields.what_to_change,),
-            text=completion.text,
-            usage=completion.usage,
-        )
+        values = asdict(fields)
+        values["confidence_source"] = "stated" if values.pop("is_stated") else "none"  # a default is not to calibrate
+        values["category"] = fields.category or classify_evaluation(attempt.evaluation)[0]
+        values["action_items"] = fields.action_items or (fields.what_to_change,)
+        return reflection_on(attempt, "llm", **values, text=completion.text, usage=completion.usage)
 
     def _prompt(self, name: str, task: Task, attempt: Attempt, episodes: Sequence[Episode]) -> str:
         """The prompt, fitted into the model's context if possible."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -108,6 +109,7 @@ _NAME = re.compile(r"[A-Za-z_]\w+")
 _LITERAL = re.compile(r"'[^'\n]*'|(?<![\w.])-?\d+(?:\.\d+)?(?:e-?\d+)?")
 _GUESSED = re.compile(r"True|False|None|-?\d(?:\.0*)?")
 _LINE = re.compile(r"\blines? \d", re.IGNORECASE)
+_BESIDE = re.compile(r" (?=[\[\](){},:])|(?<=[\[\](){},:]) ")
 # A function, a `return` with a call or arithmetic, or a compound statement with a body.
 _CODE = re.compile(
     r"\bdef \w+\([^)\n]{0,200}\)[^:\n]{0,80}:|\breturn\s+\w[\w.]*(?:\([^\n]{0,200}\)|\s*(?:[-+*/%<>]|[=!]=)\s*[\w(\[])"
@@ -137,7 +139,7 @@ def flags(reflection: Reflection, attempt: Attempt, earlier: Sequence[Episode]) 
     is_flagged = {
         "short": len(text) < SHORT,
         "no_action": not (ACT.search(intended) or INTENDED_ACT.search(text)),
-        "no_credit": not (CREDIT.search(text) or own & set(_NAME.findall(text))),
+        "no_credit": not (own.intersection(_NAME.findall(text)) or CREDIT.search(text)),
         "generic": len(set(tokens(text)) - COMMONPLACE) < SPECIFIC,
         "blames_externals": bool(BLAME.search(text)),
         "unsupported_confidence": reflection.confidence >= SURE and not cites and not _LINE.search(text),
@@ -158,8 +160,7 @@ def _texts(reflection: Reflection) -> tuple[str, ...]:
 def _names(program: str, failures: Sequence[Check]) -> set[str]:
     """Names specific to this program, without common words and names in the checks."""
     checked_names = {name for check in failures for name in _NAME.findall(check.name)}
-    plain = COMMONPLACE | STOP_WORDS | checked_names | {"def", "None", "True", "False"}
-    return set(_NAME.findall(_NOT_CODE.sub(" ", program[:READ]))) - plain
+    return set(_NAME.findall(_NOT_CODE.sub(" ", program[:READ]))) - checked_names - PLAIN
 
 
 def _cites(written: str, check: Check) -> bool:
@@ -194,9 +195,10 @@ def _quotes(written: str, value: str) -> bool:
     return bool(re.search(before + re.escape(value) + after, written))
 
 
+@functools.lru_cache(1024)  # attempts at one task fail the same checks
 def _canonical(text: str) -> str:
     """Canonical form: uniform quotation marks, no white space around brackets and commas."""
-    return re.sub(r" ?([\[\](){},:]) ?", r"\1", re.sub('["`‘’“”]', "'", " ".join(text.split())))
+    return _BESIDE.sub("", re.sub('["`‘’“”]', "'", " ".join(text.split())))
 
 
 def _same(texts: tuple[str, ...], before: tuple[str, ...]) -> bool:
@@ -293,3 +295,4 @@ OUTCOMES = {
 
 COMMONPLACE = frozenset((Path(__file__).parent / "commonplace.txt").read_text(encoding="utf-8").split())
 """Words that fit a text about any failure."""
+PLAIN = COMMONPLACE | STOP_WORDS | {"def", "None", "True", "False"}
