@@ -121,9 +121,7 @@ class Meter:
             self._settled.notify_all()
 
     def _write(self, most: Spending) -> None:
-        """Write what was settled, of calls that had reserved `most`. If the ledger fails, only warn, because replies
-        have been paid for: calls count as the most that they could take, and the next `reserve` raises.
-        """
+        """Write what was settled. If the ledger fails, only warn, since replies are paid: they count as `most`."""
         unwritten, self._unwritten = self._unwritten, Spending()
         try:
             self._ledger.add(self.scope, unwritten, UNLIMITED)
