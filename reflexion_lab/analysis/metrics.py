@@ -413,8 +413,8 @@ def empty_retries(attempt: Attempt, grade: Grade | None) -> bool | None:
 
 @metric("attempt", "share", label="blind retries", direction="lower", cases="retries with Ω of 1 or more")
 def blind_retries(attempt: Attempt, grade: Grade | None) -> bool | None:
-    """The prompt of a retry contains no earlier attempt although Ω is at least 1; None at attempt 1 and for Ω = 0."""
-    return attempt.memory.is_blind if attempt.memory.total and attempt.memory.omega else None
+    """The prompt of a retry contains no earlier attempt although Ω is not 0; None of a fresh draw, and for Ω = 0."""
+    return attempt.memory.is_blind if attempt.parent and attempt.memory.total and attempt.memory.omega else None
 
 
 @metric("attempt", "share", label="timed out", direction="lower")

@@ -69,8 +69,7 @@ def lines(answer: Repair) -> Iterator[str]:
     ]
     yield f"crossing, in tokens: {'; '.join(crossings) or 'none within the tree'}".replace("inf]", "more]")
     worth = [f"{spot.programs} x {spot.repairs}" for spot in curves.spots if spot.is_worth_it]
-    compared = sum(spot.difference is not None for spot in curves.spots)
-    yield f"worth it (programs x repairs, 95 % for all {compared} together): {listed(worth, 6) or 'none'}"
+    yield f"worth it (programs x repairs, 95 % for all together): {listed(worth, 6) or 'none'}"
     left_out = f"; {number_of(answer.left_out, 'case')} without feedback left out" * bool(answer.left_out)
     yield f"submitted by feedback: pass@1 {estimate(answer.submitted)} %{left_out}"
     yield f"upper bound (stops on hidden tests): {estimate(answer.stopped)} %, {answer.stopped_tokens:,.0f} tokens"

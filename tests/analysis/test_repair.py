@@ -148,8 +148,9 @@ def test_a_simulated_student_passes_as_often_as_its_rates_say(tmp_path, capsys):
     rl.run([*student, *tree, *where], quiet=True)
     assert cli.main(["tree", str(tmp_path), "--json"]) == 0
     curves = json.loads(capsys.readouterr().out.splitlines()[-1])["curves"]
-    sizes = [(spot["programs"], spot["repairs"], spot["pass_at_t"]) for spot in curves["draws"] + curves["spots"]]
-    assert len(sizes) == n_p * (1 + n_r)
-    for programs, repairs, passed in sizes:
-        known = 1 - ((1 - first) * (1 - again) ** repairs) ** programs
-        assert passed["low"] <= known <= passed["high"], (programs, repairs)
+    assert len(curves["draws"] + curves["spots"]) == n_p * (1 + n_r)
+    for spot in curves["draws"] + curves["spots"]:
+        known = 1 - ((1 - first) * (1 - again) ** spot["repairs"]) ** spot["programs"]
+        assert spot["pass_at_t"]["low"] <= known <= spot["pass_at_t"]["high"], spot
+    assert cli.main(["show", str(tmp_path)]) == 0
+    assert "BLIND" not in (screen := capsys.readouterr().out) and "reflexion-lab tree " in screen

@@ -71,6 +71,7 @@ def run_screen(run: RunFolder, log: Log, width: int = WIDTH, facts: Sequence[str
     unsolved = _unsolved(log)
     failed = short_ids(log.results)[next(iter(unsolved or log.results))] if log.results else ""
     look = [f"show {name} {failed}"] * bool(failed) + [f"report --html {name}   (all tables: show {name} --full)"]
+    look += [f"tree {name}"] * ("RepairTree" in str(log.manifest.config.get("policy")))
     warnings, top = run_tables.warnings(log, figures, run.path), [about, *_rates(figures)]
     base = REGISTRY["task", "hidden_base_passed"].in_run(log)
     top[2:2] = [f"by base tests  {rate(base)}"] if isinstance(base, Rate) else []
