@@ -47,7 +47,7 @@ def repair(arm: Arm) -> Repair:
         fewest = min((len(each.repairs) for each in tree if each.is_repaired), default=n_r)
         if len(tree) < n_p or fewest < n_r:
             got, expected = f"{len(tree)} programs, one with {fewest} repairs", f"{n_p} programs with {n_r} each"
-            raise DataError(f"task {case.task_id}", got, expected, "trees of one size: was the run cut? Resume it")
+            raise DataError(f"task {case.task_id}", got, expected, "was it cut? Raise loop.timeout")
     place_of = places((case.task_id for case in by_case), arm.clusters)
     clusters, sizes = [place_of[case.task_id] for case in by_case], {n for n in SIZES if n < n_r} | {n_r}
     stops = [(case.task_id, *oracle_stop(tree)) for case, tree in by_case.items()]
