@@ -74,7 +74,7 @@ def test_the_trees_of_a_task_at_several_seeds_are_one_unit(answered):
         ({"easy1": [R, R, R]}, "no repair of any program, .*policy=repair_tree"),
         (
             {"easy1": EASY, "easy2": EASY[:4]},
-            "task easy2: got 3 programs, one with 1 repairs, .*3 programs with 2 each",
+            "task easy2: got 3 programs, one with 1 repairs, .*3 with 2 each, as of policy=repair_tree",
         ),
         ({"easy1": EASY, "easy2": [R, R]}, "task easy2: got 2 programs"),
     ],
