@@ -19,6 +19,7 @@ import re
 import secrets
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -168,7 +169,7 @@ class Server:
             for file, fields in zip((request, *trusted), requests, strict=True):
                 os.pwrite(file, marshal.dumps(fields), 0)
             socket.send_fds(self.socket, [ASK.pack(wall, cpu)], files)
-            self.socket.settimeout(wall + GRACE * slowness())
+            self._wait_at_most(wall + GRACE * slowness())
             try:
                 reply = self.socket.recv(STATUS.size, socket.MSG_WAITALL)
             except ConnectionResetError:
@@ -189,17 +190,21 @@ class Server:
 
     def is_swept(self) -> bool:
         """Whether its folder is empty again. One that takes longer ends after that, a dead one is closed."""
-        self.socket.settimeout(SWEEP)
+        self._wait_at_most(SWEEP)
         try:
             if not self.has_run or self.socket.recv(1):
                 return True
             self.close()
-        except TimeoutError:
+        except BlockingIOError:
             self.is_retired = True
             self.socket.shutdown(socket.SHUT_WR)
         except OSError:
             self.close()
         return False
+
+    def _wait_at_most(self, seconds: float) -> None:
+        """For an answer. `settimeout` would poll before each read and write, and let another thread run each time."""
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", math.ceil(seconds), 0))
 
     @property
     def is_closed(self) -> bool:

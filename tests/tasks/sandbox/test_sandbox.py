@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ import reflexion_lab as rl
 from reflexion_lab.errors import HarnessError
 from reflexion_lab.records import Completion, Task, Usage
 from reflexion_lab.tasks.evaluators.unit_tests import run_tests
-from reflexion_lab.tasks.sandbox.sandbox import HARNESS, Limits, Sandbox, Server, entries
+from reflexion_lab.tasks.sandbox.sandbox import HARNESS, TRIVIAL, Limits, Sandbox, Server, entries
 
 CHECK = ["assert f(1) == 2"]
 
@@ -227,6 +228,14 @@ def test_limits_must_be_above_zero():
 def test_a_report_line_without_the_nonce_is_ignored():
     lines = b'[0,"pass","","",0,0.0]\nother [0,"pass","","",0,0.0]\nn [1,"fail","","",0,0.0]\n'
     assert entries(lines, "n") == [[1, "fail", "", "", 0, 0.0]]
+
+
+def test_a_server_that_falls_silent_counts_as_broken(monkeypatch):
+    monkeypatch.setattr("reflexion_lab.tasks.sandbox.sandbox.GRACE", 0.0)
+    with closing(Server(Limits(wall_seconds=1.0), has_standin=False)) as server:
+        server.process.send_signal(signal.SIGSTOP)
+        with pytest.raises(OSError, match="temporarily unavailable"):
+            server.run(TRIVIAL, 0.0)
 
 
 def test_servers_that_die_leave_no_descriptor():
