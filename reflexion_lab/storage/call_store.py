@@ -184,8 +184,7 @@ class Ledger:
 
             self._database = database = Database(place, [SPENDING], "storage.spending", error=HarnessError)
             self._get = database.compiled(SPENDING.select().where(SPENDING.c.scope == bindparam("of")))
-            columns = [SPENDING.c[name] for name in Spending._fields]
-            sums = {each.name: each + bindparam(f"more_{each.name}", type_=each.type) for each in columns}
+            sums = {each.name: each + bindparam(f"more_{each.name}", type_=each.type) for each in [*SPENDING.c][1:]}
             zero: Any = literal_column("0")
             totals = {name: case((total > zero, total), else_=zero) for name, total in sums.items()}
             self._add = database.inserted(SPENDING, returns=SPENDING.c, replaced_by=totals)

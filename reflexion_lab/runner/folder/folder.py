@@ -257,12 +257,10 @@ class RunFolder:
     def _check(self, *names: str) -> None:
         """Raises FolderLost: one of `names` or the lock file was moved, deleted or replaced."""
         for file in (*names, *[LOCK] * (self._held is not None)):
-            try:
-                is_same = os.path.samestat(os.stat(f"{self.path}/{file}"), self._opened[file])  # noqa: PTH116
-            except OSError:
-                is_same = False
-            if not is_same:
-                raise self._lost(file)
+            with contextlib.suppress(OSError):
+                if os.path.samestat(os.stat(f"{self.path}/{file}"), self._opened[file]):  # noqa: PTH116
+                    continue
+            raise self._lost(file)
 
     def _failure(self, name: str, problem: OSError) -> Exception:
         """The error to raise for an OSError on `name`."""
