@@ -46,11 +46,8 @@ def repair(arm: Arm) -> Repair:
     for case, tree in by_case.items():
         fewest = min((len(each.repairs) for each in tree if each.is_repaired), default=n_r)
         if len(tree) < n_p or fewest < n_r:
-            got, expected = (
-                f"{len(tree)} programs, one with {fewest} repairs",
-                f"{n_p} with {n_r} each, as of policy=repair_tree",
-            )
-            raise DataError(f"task {case.task_id}", got, expected, "if loop.timeout cut it, raise it")
+            got = f"{len(tree)} programs, one with {fewest} repairs, as if loop.timeout had cut it"
+            raise DataError(f"task {case.task_id}", got, f"{n_p} with {n_r} each, as of policy=repair_tree")
     place_of = places((case.task_id for case in by_case), arm.clusters)
     clusters, sizes = [place_of[case.task_id] for case in by_case], {n for n in SIZES if n < n_r} | {n_r}
     stops = [(case.task_id, *oracle_stop(tree)) for case, tree in by_case.items()]
