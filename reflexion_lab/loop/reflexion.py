@@ -25,6 +25,7 @@ class Reflexion:
     `reflect_on_last`: also reflect on the last attempt, for later tasks. Default True. `reflect_on_success`: also
     reflect on attempts that passed. Default False. `reflect_below`: reflect on failed attempts with a reward below
     this, in (0, 1], and on all that did not merely give a wrong answer (error, timeout, no program). Default 1.
+    `reflect_unjudged`: also reflect on attempts without a feedback verdict. Default False.
     """
 
     @validated
@@ -41,6 +42,7 @@ class Reflexion:
         reflect_on_last: bool = True,
         reflect_on_success: bool = False,
         reflect_below: PositiveShare = 1.0,
+        reflect_unjudged: bool = False,
     ) -> None:
         self.actor = actor
         self.evaluator = evaluator
@@ -52,6 +54,7 @@ class Reflexion:
         self.reflect_on_last = reflect_on_last
         self.reflect_on_success = reflect_on_success
         self.reflect_below = reflect_below
+        self.reflect_unjudged = reflect_unjudged
 
     def attempts(self, task: Task, earlier: Iterable[Attempt] = ()) -> Iterator[Attempt]:
         """Yield the attempts at `task`, first the `earlier` ones of an interrupted loop; the last has a stop reason.
@@ -174,7 +177,7 @@ class Reflexion:
             return self.reflect_on_success
         is_wanted = round(evaluation.reward, DIGITS) < self.reflect_below or evaluation.outcome != "fail"
         is_read = self.reflect_on_last or (not stop and self.policy.continues(attempt))
-        return evaluation.has_verdict and is_wanted and is_read
+        return (evaluation.has_verdict or self.reflect_unjudged) and is_wanted and is_read
 
 
 def failed_before(recollection: Recollection, attempt: Attempt) -> list[Episode]:

@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from reflexion_lab.limits import Above0, Again, Positive, PositiveShare, Repeats, validated
 from reflexion_lab.protocols import Stop
-from reflexion_lab.records import DIGITS, Attempt, Usage
+from reflexion_lab.records import DIGITS, Attempt, Category, Usage
 
 
 class FirstOf:
@@ -48,6 +48,22 @@ class NoFeedback(SandboxFailed):
 
     def reached(self, attempt: Attempt, history: Sequence[Attempt]) -> str | None:
         return "no_feedback" if attempt.evaluation.outcome == "no_tests" else super().reached(attempt, history)
+
+
+class Satisfied:
+    """The model's review of its own program found it correct, or could not be read."""
+
+    def reached(self, attempt: Attempt, history: Sequence[Attempt]) -> str | None:
+        review = attempt.reflection
+        if review is None:
+            return None
+        return (
+            "unreadable_review"
+            if review.source == "failed"
+            else "satisfied"
+            if review.category == Category.CORRECT
+            else None
+        )
 
 
 class MaxAttempts:

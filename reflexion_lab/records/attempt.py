@@ -356,6 +356,8 @@ class Category(StrEnum):
     """A boundary input was not considered."""
     INTEGRATION_ERROR = "integration_error"
     """The parts work, but not together."""
+    CORRECT = "correct"
+    """No failure: a self-review found nothing to change."""
 
 
 BY_MODEL = ("llm", "recorded")

@@ -21,7 +21,7 @@ RULES = [
 ]
 EXPERIMENTS = sorted(path.stem for path in (CONF / "experiment").glob("*.yaml"))
 N_ATTEMPTS = {"omega_sweep": 4, "simple": 1, "matts_parallel": 5, "matts_sequential": 5}
-N_ATTEMPTS |= {"repair_tree": 60, "best_first": 8, "tree_search": 8}
+N_ATTEMPTS |= {"repair_tree": 60, "best_first": 8, "tree_search": 8, "intrinsic": 1, "self_consistency": 1}
 """Attempts at each task, by experiment; 3 by default."""
 ARMS = [name for name in EXPERIMENTS if not name.endswith("_sweep")]
 

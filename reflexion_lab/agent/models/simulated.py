@@ -70,6 +70,13 @@ CRITIQUES = {True: f"{ISSUES}SEVERITY: 0.80", False: "ISSUE: none\nSEVERITY: 0.0
 """Critique by whether the draft is wrong."""
 
 
+REVIEWS = {
+    True: "REVIEW: My program needs no change\nVERDICT: correct\nWHAT_TO_CHANGE: nothing",
+    False: f"REVIEW: In my program {CAUSE}\nVERDICT: wrong\nWHAT_TO_CHANGE: In my function I will {CHANGE}",
+}
+"""Review of its own program by whether it calls it correct."""
+
+
 class SimulatedModel:
     """Replies to chat actors with a right or a wrong program, to reflectors and curators with fixed words in the
     requested form, to critics by whether the draft is wrong, and to writers of tests with the visible tests.
@@ -77,12 +84,13 @@ class SimulatedModel:
     A reply depends on the sampling seed, the prompt and the draw only. Usage counts one token per four characters,
     rounded up. Raises ConfigError: a probability is out of range, or a task has no canonical solution.
 
-    `first`: mean over tasks of the probability that the first program is right. `spread`: variance of that probability
-    (beta distribution) as a share of the largest possible variance. `repair`, `damage`: probabilities that an actor
-    whose prompt shows an earlier attempt fixes a wrong program or breaks a right one; without an earlier attempt in the
-    prompt, programs are drawn independently. `partial`: share of inputs on which a wrong program is right; on the
-    others it returns another value, and at 0 it raises. It is never right on all hidden tests: tasks whose hidden tests
-    hold no call with literal arguments get programs that raise. `seed`: of the tasks' probabilities.
+    `first`: mean over tasks of the probability that the first program is right. `spread`: variance of that
+    probability (beta distribution) as a share of the largest possible variance. `repair`, `damage`: probabilities
+    that an actor whose prompt shows an earlier attempt fixes a wrong program or breaks a right one; without an
+    earlier attempt in the prompt, programs are drawn independently. `review`: probability that its review of a
+    program is right. `partial`: share of inputs on which a wrong program is right; on the others it returns another
+    value, and at 0 it raises. It is never right on all hidden tests: tasks whose hidden tests hold no call with
+    literal arguments get programs that raise. `seed`: of the tasks' probabilities.
     """
 
     only_chats = "model=simulated, which answers whole prompts"
@@ -97,6 +105,7 @@ class SimulatedModel:
         repair: Share = 0.366,
         damage: Share = 0.475,
         partial: Share = 0.0,
+        review: Share = 0.7,
         seed: int = 0,
         slots: Parallel = 64,
         context: Count = 0,
@@ -104,13 +113,14 @@ class SimulatedModel:
     ) -> None:
         if unsolved := [task.task_id for task in tasks if not task.canonical_solution.strip()]:
             raise ConfigError(f"model: {unsolved[0]} has no canonical solution; simulated needs one of every task")
-        self.repair, self.damage, self.partial = repair, damage, partial
+        self.repair, self.damage, self.partial, self.review = repair, damage, partial, review
         self.slots = slots
         self.context = context
         self._tasks = {task.prompt.strip(): task for task in tasks}
         self._first = {task.loop_id: _chance(f"{seed}:{task.loop_id}", first, spread) for task in tasks}
         self._price = Price(per_million=tuple(price_per_million), words="as the config says")
-        skill = [first, spread, repair, damage, *([partial] if partial else [])]  # fingerprints of before stay
+        # fingerprints of before stay
+        skill = [first, spread, repair, damage, *([partial] if partial else []), *([-review] if review != 0.7 else [])]
         self.fingerprint = f"simulated:{skill_digest([skill, seed], tasks)[:16]}"
 
     def complete(self, messages: Sequence[Message], *, sampling: Sampling, sample: int = 0) -> Completion:
@@ -128,6 +138,9 @@ class SimulatedModel:
             if text in prompt:
                 return reply
         blocks = [text for _, text in BLOCK.findall(prompt)]
+        if "VERDICT: correct or wrong" in prompt:
+            is_right = bool(blocks) and not WRONG.search(blocks[-1])
+            return REVIEWS[is_right == (draw.random() < self.review)]
         task = next((self._tasks[text.strip()] for text in blocks if text.strip() in self._tasks), None)
         if task is None:
             raise ModelError(

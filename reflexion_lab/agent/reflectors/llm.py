@@ -83,18 +83,26 @@ class LLMReflector:
 
     def reflect(self, task: Task, attempt: Attempt, episodes: Sequence[Episode]) -> Reflection:
         """Raises ReflectionError if the reply was withheld or cannot be read; exceptions of the model pass through."""
-        name, grammar = self.shape[attempt.evaluation.passed]
+        name, grammar = self.form(attempt)
         sampling = replace(self.sampling, grammar=grammar if self.constrained else "")
         # The prompt holds the attempt's number, so no two draws within one task's loop are the same call.
         prompt = Message(role="user", content=self._prompt(name, task, attempt, episodes))
         completion = self.model.complete([prompt], sampling=sampling)
         if completion.finish_reason in WITHHELD:
             raise ReflectionError("generation_failed", f"the reply ended in {completion.finish_reason}", completion)
+        return self.read(attempt, completion, prompt.content)
+
+    def form(self, attempt: Attempt) -> tuple[str, str]:
+        """Template and grammar."""
+        return self.shape[attempt.evaluation.passed]
+
+    def read(self, attempt: Attempt, completion: Completion, prompt: str) -> Reflection:
+        """The reflection in a reply. Raises ReflectionError: it has none."""
         try:
             fields = parse_fields(completion.text)
         except ParseError as error:
             cut = "; it was cut at max_tokens" if completion.finish_reason == "length" else ""
-            if not cut and (words := prose(completion.text, prompt.content)):
+            if not cut and (words := prose(completion.text, prompt)):
                 change = {"what_to_change": words, "action_items": (words,), "flags": ("unlabelled",)}
                 return reflection_on(attempt, "llm", **change, text=completion.text, usage=completion.usage)
             raise ReflectionError("parse_error", f"{error}{cut}", completion) from error

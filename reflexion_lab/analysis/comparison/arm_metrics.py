@@ -46,6 +46,13 @@ def damage(arm: Arm) -> Rate | None:
     return ends(arm).damage
 
 
+for _name in ("wrong_to_right", "right_to_wrong", "unchanged"):
+    metric("arm", "share", label="", name=_name, cases="cases with both verdicts")(
+        lambda arm, name=_name: getattr(ends(arm), name)
+    )
+metric("arm", "number", label="", name="gain", direction="higher")(lambda arm: ends(arm).gain)
+
+
 COUNTS: dict[str, Callable[[Arm], int]] = {
     "n": lambda arm: len(arm.judged),
     "tasks": lambda arm: len(arm.tasks),

@@ -6,8 +6,9 @@ Correct programs stay correct or are damaged, wrong ones are repaired or stay wr
 
 from __future__ import annotations
 
+import functools
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from statistics import fmean
 from typing import NamedTuple
@@ -43,7 +44,13 @@ class Moves(Record, frozen=True, kw_only=True):
     damage: Rate | None
     """cw / (cc + cw); None if none was correct before."""
     gain: Estimate | None
-    """(wc - cw) / n; None without pairs."""
+    """(wc - cw) / n; None without pairs, as the shares of all pairs below."""
+    wrong_to_right: Rate | None
+    """wc / n."""
+    right_to_wrong: Rate | None
+    """cw / n."""
+    unchanged: Rate | None
+    """(cc + ww) / n."""
 
     @property
     def n(self) -> int:
@@ -87,6 +94,7 @@ def transitions(arm: Arm) -> Transitions:
     )
 
 
+@functools.lru_cache(maxsize=16)  # five metrics read it
 def ends(arm: Arm) -> Moves:
     """From attempt 1 to the submission, over all loops; its gain is that of the whole loop."""
     pairs = [_pair(arm, case, submitted_at(m, 1), submitted_at(m), 0) for case, m in arm.attempts.items()]
@@ -112,6 +120,10 @@ def _moves(pairs: Sequence[_Pair], attempt: int | None, clusters: Clusters) -> M
     kinds = [(was, now) for _, was, now in known]
     wrong = [(task, now) for task, was, now in known if not was]
     right = [(task, not now) for task, was, now in known if was]
+
+    def share(is_such: Callable[[bool, bool], bool]) -> Rate | None:
+        return rate([(task, is_such(was, now)) for task, was, now in known], clusters) if known else None
+
     before, after = [(task, was) for task, was, _ in known], [(task, now) for task, _, now in known]
     return Moves(
         attempt=attempt,
@@ -125,6 +137,9 @@ def _moves(pairs: Sequence[_Pair], attempt: int | None, clusters: Clusters) -> M
         repair=rate(wrong, clusters) if wrong else None,
         damage=rate(right, clusters) if right else None,
         gain=difference(by_cluster(before, clusters), by_cluster(after, clusters)) if known else None,
+        wrong_to_right=share(lambda was, now: now and not was),
+        right_to_wrong=share(lambda was, now: was and not now),
+        unchanged=share(lambda was, now: was == now),
     )
 
 

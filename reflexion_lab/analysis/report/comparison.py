@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import cast
 
 from reflexion_lab.analysis import metrics
 from reflexion_lab.analysis.arms import Case
@@ -24,7 +25,7 @@ from reflexion_lab.analysis.report import cells
 from reflexion_lab.analysis.report.cells import NONE
 from reflexion_lab.analysis.report.run_tables import text
 from reflexion_lab.analysis.report.sheets import Sheet
-from reflexion_lab.analysis.stats.intervals import Rate
+from reflexion_lab.analysis.stats.intervals import Estimate, Rate
 from reflexion_lab.analysis.stats.power import counted, too_few
 from reflexion_lab.analysis.summary import has_model
 from reflexion_lab.io.terminal_text import plain
@@ -47,7 +48,14 @@ def sheets(comparison: Comparison) -> list[Sheet]:
     """
     labels, comparison = [row.arm for row in comparison.rows], comparison.short
     differences = [difference_sheet(comparison)] if len(comparison.rows) > 1 else []
-    loops = [_loops(comparison), *_memory(comparison), _costs(comparison), *_prices(comparison), *_further(comparison)]
+    loops = [
+        *_transitions(comparison),
+        _loops(comparison),
+        *_memory(comparison),
+        _costs(comparison),
+        *_prices(comparison),
+        *_further(comparison),
+    ]
     results = _results(comparison, shared_words(labels))
     return [results, *differences, *loops, _left_out(comparison), _runs(comparison, labels)]
 
@@ -273,6 +281,28 @@ def _loops(comparison: Comparison) -> Sheet:
         "feedback tests."
     )
     return Sheet.of("Repairs and feedback errors", comparison.rows, columns, caption)
+
+
+def _transitions(comparison: Comparison) -> Iterator[Sheet]:
+    """What became of the first programs; nothing where no arm changed one."""
+    rows = [row for row in comparison.rows if (kept := row.rate("unchanged")) and kept.k < kept.n]
+    columns: dict[str, Cell] = {
+        "arm": _arm,
+        "wrong to right\n[95 %]": partial(_estimate, "wrong_to_right"),
+        "right to wrong\n[95 %]": partial(_estimate, "right_to_wrong"),
+        "unchanged\n[95 %]": partial(_estimate, "unchanged"),
+        "gain, points\n[95 %]": partial(_estimate, "gain"),
+        "n": lambda row: str(cast(Rate, row.rate("unchanged")).n),
+    }
+    caption = (
+        "From attempt 1 to the submission, by hidden tests, in % of all cases; gain: wrong to right - right to wrong."
+    )
+    if rows:
+        yield Sheet.of("Transitions", rows, columns, caption)
+
+
+def _estimate(key: str, row: Row) -> str:
+    return cells.estimate(cast(Estimate, row.metrics[key]), signed=key == "gain")
 
 
 def _share(key: str, row: Row) -> str:

@@ -46,6 +46,7 @@ from reflexion_lab.runner.config.initial_items import (
 from reflexion_lab.runner.config.parts import (
     ROLES,
     Models,
+    declares,
     draws_by_role,
     draws_from_runs,
     embedder_fingerprint,
@@ -355,6 +356,7 @@ def loop_factory(
             reflect_on_last=reflects_on_last(cfg),
             reflect_on_success=cfg.loop.reflect_on_success,
             reflect_below=cfg.loop.reflect_below,
+            reflect_unjudged=declares(cfg.reflector, "needs_no_verdict"),
         )
 
     return loop

@@ -591,7 +591,7 @@ def stop_rules(cfg: RunConfig, stuck: Stuck) -> Stop:
     from reflexion_lab.loop.stop import FirstOf, MaxAttempts, NoFeedback, Passed, SandboxFailed, TimeOut
 
     early = (
-        NoFeedback(),
+        SandboxFailed() if declares(cfg.reflector, "needs_no_verdict") else NoFeedback(),
         Passed(cfg.loop.confidence_threshold),
         MaxAttempts(cfg.loop.max_attempts, cfg.loop.extra_attempts),
     )

@@ -6,6 +6,7 @@ from reflexion_lab.agent.reflectors.evidence import CLASSES
 from reflexion_lab.agent.reflectors.fields import Category, named
 
 OTHERS = "root_cause approach_flaw missing_context tool_misuse test_gap verification edge_case_miss integration_error"
+OTHERS += " correct"
 
 
 def test_the_categories_are_complete():
