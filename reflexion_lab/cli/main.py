@@ -18,8 +18,8 @@ from reflexion_lab.io.terminal_text import visible
 from reflexion_lab.runner.config.messages import full_traceback, in_lines, is_user_error, one_safe_line
 
 COMMANDS = (
-    "run", "runs", "show", "demo", "audit", "track", "compare", "tree", "calibrate", "estimate", "power", "study",
-    "memory", "wisdom", "bundle", "lint_dataset", "verify", "doctor", "completion",
+    "run", "runs", "show", "demo", "audit", "track", "compare", "tree", "calibrate", "estimate", "optimize", "power",
+    "study", "memory", "wisdom", "bundle", "lint_dataset", "verify", "doctor", "completion",
 )  # fmt: skip
 """Modules with commands, in the order of the help."""
 BUG = """

@@ -17,7 +17,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from reflexion_lab.errors import ConfigError
+from reflexion_lab.io.files import UNREADABLE, content
 from reflexion_lab.runner.config.build import Config, as_job, plain, refit, suggestion
 from reflexion_lab.runner.config.choices import CONF, is_group
 from reflexion_lab.runner.config.messages import all_messages, is_hydra_error
@@ -138,7 +141,7 @@ def parsed(word: str) -> Override:
 
 
 def in_full(overrides: Sequence[str]) -> tuple[str, ...]:
-    """Overrides with `model=PROVIDER/NAME` and `benchmark=FILE` written out, and ++ before keys that no file has."""
+    """Overrides with `model=PROVIDER/NAME`, `benchmark=FILE`, `prompts=FILE` in full, and ++ if no file has a key."""
     return tuple(full for override in overrides for full in _in_full(override))
 
 
@@ -149,22 +152,57 @@ _SERVED = re.compile(
 )
 """Servers of OpenAI's protocol, and weights of transformers, which have a config file each; providers of LiteLLM."""
 _TASKS = re.compile(r"benchmark=((?:hf://)?[^,]+\.\w+|hf://[^,]+)")
+_PROMPTS = re.compile(r"prompts=([^,]+\.ya?ml)")
 _LEFT_OUT = re.compile(
     r"[\w.]+\.sampling\.(top_p|stop|grammar)=|(model|roles\.\w+)\.reasoning_effort=|memory\.(shared\.max_mistakes|heading)="
     r"|benchmark\.fields[.=]|reflection\.enabled=|loop\.first_draw=|prompts\.(test_results|failed_program)="
+    r"|prompts\.instructions[.=]"
 )
 """Values that many nodes, or all, leave out; of `benchmark.fields` any field of a file."""
 
 
 def _in_full(override: str) -> tuple[str, ...]:
-    bare = re.sub(r"""^(model(?:@[\w.]+)?=|benchmark=)(["'])([^"'\\]*)\2$""", r"\1\3", override)  # as from a mapping
+    bare = re.sub(
+        r"""^((?:model(?:@[\w.]+)?|benchmark|prompts)=)(["'])([^"'\\]*)\2$""", r"\1\3", override
+    )  # of a mapping
     if served := _SERVED.fullmatch(bare):
         package, model = served[1] or "", re.sub(r"\\(.)", r"\1", served["name"] or served[2])
         key = f"{package[1:] or 'model'}.{'path' if served[3] == 'hf' else 'model'}"
         return f"model{package}={served[3] or 'litellm'}", f"{key}={_quoted(model)}"
     if _TASKS.fullmatch(bare if bare == override else bare.replace(",", "_")):
         return "benchmark=jsonl", f"benchmark.load.path={_quoted(bare.removeprefix('benchmark='))}"
+    if variant := _PROMPTS.fullmatch(bare):
+        return "prompts=default", *_variant(Path(variant[1]))
     return (f"++{override}",) if _LEFT_OUT.match(override) else (override,)
+
+
+def _variant(path: Path) -> list[str]:
+    """Overrides for the values in a prompt variant's file. Raises ConfigError: it cannot be read, or has other keys."""
+    expected = f"a file in YAML with some of {', '.join(VARIANT_KEYS)}, as `reflexion-lab optimize` writes it"
+    try:
+        node = msgspec.yaml.decode(content(path, expected), type=dict[str, Any])
+    except (ValueError, *UNREADABLE) as problem:
+        raise ConfigError("prompts", f"{path} ({' '.join(str(problem).split())})", expected) from None
+    if strange := sorted(node.keys() - {*VARIANT_KEYS, "_target_", "lineage"}):
+        raise ConfigError("prompts", f"{path} with {', '.join(strange)}", expected)
+    return [f"++prompts.{key}={written(node[key])}" for key in VARIANT_KEYS if key in node]
+
+
+def written(value: Any) -> str:
+    """The value in Hydra's override grammar."""
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, list | tuple):
+        return f"[{','.join(map(written, value))}]"
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{key}:{written(inner)}" for key, inner in value.items()) + "}"
+    text = str(value)
+    is_plain = not isinstance(value, str) or re.fullmatch(r"(?!(?i:true|false|null|inf|nan)$)[A-Za-z_][\w-]*", text)
+    # A backslash is an escape before a quote and at the end alone.
+    return text if is_plain else '"' + re.sub(r'(\\*)("|$)', lambda m: m[1] * 2 + '\\"' * bool(m[2]), text) + '"'
+
+
+VARIANT_KEYS = ("variant", "examples", "test_results", "failed_program", "instructions")
 
 
 def _quoted(text: str) -> str:

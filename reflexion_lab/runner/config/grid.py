@@ -6,7 +6,6 @@ import contextlib
 import functools
 import hashlib
 import os
-import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -20,6 +19,7 @@ from reflexion_lab.runner.config.compose import (
     late_values,
     suggest_key,
     with_values,
+    written,
 )
 from reflexion_lab.runner.config.parts import with_defaults
 from reflexion_lab.runner.config.record import RunConfig
@@ -103,7 +103,7 @@ def lines(grid: dict[str, Any]) -> list[str]:
 def _values(key: str, value: Any) -> str:
     if value == []:
         raise ConfigError(key, "an empty list", "one value or more to sweep over", "[[]] is an empty list")
-    return ",".join(map(_value, value)) if isinstance(value, list) else _value(value)
+    return ",".join(map(written, value)) if isinstance(value, list) else written(value)
 
 
 def _plain_value(key: str, value: Any) -> Any:
@@ -121,19 +121,6 @@ def _plain_value(key: str, value: Any) -> Any:
     raise TypeError(
         f"{key}: got {type(value).__name__}, expected null, true, a number, text, a path, a list or a mapping"
     )
-
-
-def _value(value: Any) -> str:
-    """The value in Hydra's override grammar."""
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    if isinstance(value, list | tuple):
-        return f"[{','.join(map(_value, value))}]"
-    if isinstance(value, dict):
-        return "{" + ",".join(f"{key}:{_value(inner)}" for key, inner in value.items()) + "}"
-    text = str(value)
-    is_plain = not isinstance(value, str) or re.fullmatch(r"(?!(?i:true|false|null|inf|nan)$)[A-Za-z_][\w-]*", text)
-    return text if is_plain else '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def _swept_by_config(fixed: list[str]) -> list[str]:

@@ -10,9 +10,9 @@ import io
 import re
 import threading
 import tokenize
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
@@ -215,6 +215,7 @@ class Prompts:
     includes. `examples`: number of few-shot examples, in templates that have them. `test_results`: of the recalled
     attempts, for actors; `filler`: nouns of the same length and layout. `failed_program`: role of the message with a
     program of this task that failed, in prompts of chats: part of the user's, or a message of the assistant.
+    `instructions`: by template, such as `solve`, in the place of its longest passage of words alone.
     """
 
     @validated
@@ -224,6 +225,7 @@ class Prompts:
         examples: Count = 0,
         test_results: TestResults = "shown",
         failed_program: FailedProgram = "user",
+        instructions: Mapping[str, str] | None = None,
     ) -> None:
         if examples > len(known_examples()):
             raise ConfigError("prompts.examples", examples, f"0 to {len(known_examples())}")
@@ -231,10 +233,19 @@ class Prompts:
         self.test_results = test_results
         self.failed_program = failed_program
         self.examples = known_examples()[:examples]
+        self._own = tuple(sorted((instructions or {}).items()))
+        for name, text in self._own:
+            if not is_instruction(text) or not _instruction(_source(name + SUFFIX, variant) or ""):
+                expected = "words without {{, {%, {# or ${, for a template with an instruction, such as solve"
+                raise ConfigError(f"prompts.instructions.{name}", repr(text), expected)
+
+    def instruction(self, name: str) -> str:
+        """The instruction of a template; "" if it has none."""
+        return dict(self._own).get(name) or _instruction(_source(name + SUFFIX, self.variant) or "")
 
     def render(self, name: str, **variables: object) -> str:
         """The prompt `name`. Raises jinja2.UndefinedError if a declared variable is missing."""
-        template = _environment(self.variant).get_template(name + SUFFIX)
+        template = _environment(self.variant, self._own).get_template(name + SUFFIX)
         variables = {"examples": self.examples} | variables
         if missing := declared(name, self.variant) - variables.keys():
             from jinja2 import UndefinedError
@@ -327,8 +338,8 @@ def declared(name: str, variant: str = "default") -> frozenset[str]:
     return frozenset(line["names"].split(", ")) if line else frozenset()
 
 
-@cache
-def _environment(variant: str) -> Environment:
+@lru_cache(maxsize=64)
+def _environment(variant: str, instructions: tuple[tuple[str, str], ...] = ()) -> Environment:
     from jinja2 import Environment, FunctionLoader, StrictUndefined, Template
 
     class Templates(Environment):
@@ -336,11 +347,25 @@ def _environment(variant: str) -> Environment:
             with _LOADING:  # workers begin with the same templates; one compiles them
                 return super().get_template(*which, **options)
 
-    loader = FunctionLoader(partial(_source, variant=variant))
+    def source(file: str) -> str | None:
+        text, own = _source(file, variant), dict(instructions).get(file.removesuffix(SUFFIX))
+        return text.replace(_instruction(text), own, 1) if text and own else text
+
     # No autoescape: prompts are plain text, not HTML.
+    loader = FunctionLoader(source)
     environment = Templates(loader=loader, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= FILTERS
     return environment
+
+
+def _instruction(source: str) -> str:
+    passages = re.split(r"\{#.*?#\}|\{%.*?%\}|\{\{.*?\}\}", source, flags=re.DOTALL)
+    return max(passages, key=lambda passage: len(passage.strip())).strip()
+
+
+def is_instruction(text: str) -> bool:
+    """Whether it has words, and no mark that Jinja or a config would read."""
+    return bool(text.strip()) and not re.search(r"\{[{%#]|[}%#]\}|\$\{", text)
 
 
 def _source(file: str, variant: str) -> str | None:
