@@ -33,7 +33,7 @@ from reflexion_lab.records import (
     Trajectory,
     Wisdom,
 )
-from reflexion_lab.runner.config.build import Config, build, construct, has_durable_store, job_overrides, takes
+from reflexion_lab.runner.config.build import Config, build, construct, fixed, has_durable_store, job_overrides, takes
 from reflexion_lab.runner.config.check import arm_warnings, check
 from reflexion_lab.runner.config.compose import restored
 from reflexion_lab.runner.config.initial_items import (
@@ -311,15 +311,17 @@ def loop_factory(
     from reflexion_lab.memory.episodic import EpisodicMemory, NoSharedMemory
     from reflexion_lab.memory.reflection_files import ReflectionFiles
 
-    nodes = {name: getattr(cfg, name) for name in ("actor", "evaluator", "critic", "reviser", "reflector")}
+    nodes = {name: fixed(getattr(cfg, name), name) for name in ("actor", "evaluator", "critic", "reviser", "reflector")}
     recall, prompts = build(cfg.recall, "recall"), build(cfg.prompts, "prompts")
     files = ReflectionFiles(cfg.memory.reflection_files) if cfg.memory.reflection_files else None
     solutions = {"tasks": load_benchmark(cfg, is_whole=True).tasks} if reads_solutions(cfg) else {}
     has_critic = any(takes(name, nodes[name], "critic") for name in ("actor", "reflector", "reviser"))
     user_defined = {name for name in (*nodes, "recall", "retriever", "embedder") if own_targets(getattr(cfg, name))}
     quality, stuck = msgspec.structs.asdict(cfg.quality), Stuck(cfg.loop.stuck_after)
-    stop, shared = stop_rules(cfg, stuck), archive or NoSharedMemory()
-    policy = build(cfg.policy, "policy")
+    shared = archive or NoSharedMemory()
+    of_run: dict[str, Any] = {"stop": stop_rules(cfg, stuck), "policy": build(cfg.policy, "policy"), "stuck": stuck}
+    of_run |= {"reflect_on_last": reflects_on_last(cfg), "reflect_on_success": cfg.loop.reflect_on_success}
+    of_run |= {"reflect_below": cfg.loop.reflect_below, "reflect_unjudged": declares(cfg.reflector, "needs_no_verdict")}
 
     def bounded(part: Any, method: str, *groups: str, kinds: tuple[type, ...]) -> Any:
         """Bound user-defined parts; those of the lab are bounded by model and sandbox."""
@@ -350,13 +352,7 @@ def loop_factory(
             evaluator=bounded(parts["evaluator"], "evaluate", "evaluator", kinds=(Evaluation,)),
             reflector=construct("quality", Reviewed, first=first, **quality),
             memory=bounded(memory, "recall", "recall", "retriever", "embedder", kinds=(Recollection,)),
-            stop=stop,
-            policy=policy,
-            stuck=stuck,
-            reflect_on_last=reflects_on_last(cfg),
-            reflect_on_success=cfg.loop.reflect_on_success,
-            reflect_below=cfg.loop.reflect_below,
-            reflect_unjudged=declares(cfg.reflector, "needs_no_verdict"),
+            **of_run,
         )
 
     return loop

@@ -99,6 +99,15 @@ def _built(value: Any, key: str, parts: Mapping[str, Any]) -> Any:
     return build(value, key, parts)
 
 
+def fixed(node: Any, key: str) -> Any:
+    """The config node with the records in it built: they need no parts, and so are the same in every loop."""
+    if not isinstance(node, dict):
+        return node
+    if "_target_" in node and _record(_target(node, key)):
+        return build(node, key)
+    return {name: fixed(value, _below(key, str(name))) for name, value in node.items()}
+
+
 def _rebuilt(node: Any, key: str, parts: Mapping[str, Any], **changed: Any) -> Any:
     return build(node, key, {**parts, **changed})
 
@@ -122,16 +131,16 @@ def _record(target: Any) -> type[Record] | None:
 def _call(target: Any, arguments: Sequence[Any], values: Mapping[str, Any], key: str, parts: Mapping[str, Any]) -> Any:
     signature, required = _signature(target), METHODS.get(key)
     try:
-        if signature is not None:
-            signature.bind(*arguments, **values)
-    except TypeError as problem:
-        name = getattr(target, "__qualname__", target)
-        hint = f"besides the values of {key}, it may take {', '.join(parts)}" if parts else ""
-        makes = f"a class, or a function that makes an object with `{required.__name__}`" if required else ""
-        raise ConfigError(f"{key}: {name} cannot be made of these values ({problem})", "", makes, hint) from None
-    try:
         return target(*arguments, **values)
     except Exception as problem:
+        try:
+            if signature is not None and isinstance(problem, TypeError):
+                signature.bind(*arguments, **values)
+        except TypeError as misfit:
+            name = getattr(target, "__qualname__", target)
+            hint = f"besides the values of {key}, it may take {', '.join(parts)}" if parts else ""
+            makes = f"a class, or a function that makes an object with `{required.__name__}`" if required else ""
+            raise ConfigError(f"{key}: {name} cannot be made of these values ({misfit})", "", makes, hint) from None
         if not isinstance(problem, LabError):
             problem.add_note(f"while making {key} of its config")
         raise
@@ -240,9 +249,7 @@ def check_targets(key: str, node: Any) -> None:
         check_targets(_below(key, str(name)), value)
     if not isinstance(node, dict) or "_target_" not in node:
         return
-    names = None
-    with contextlib.suppress(ImportError, AttributeError, TypeError, ValueError):  # building it says so
-        names = _names(located(str(node["_target_"])))
+    names = _names(node)
     if names is None or not str(node["_target_"]).startswith("reflexion_lab."):
         return
     if strange := [name for name in node if name not in names and not name.startswith("_")]:
@@ -251,9 +258,7 @@ def check_targets(key: str, node: Any) -> None:
 
 def refit(node: dict[str, Any], values: Mapping[str, Any], key: str, typed: Sequence[str]) -> None:
     """Suit `values` of another part under `key` to the part of `node` and what it wraps as `first`, but for `typed`."""
-    names = None
-    with contextlib.suppress(ImportError, AttributeError, TypeError, ValueError):  # building it says so
-        names = _names(located(str(node.get("_target_"))))
+    names = _names(node)
     values = {name: value for name, value in values.items() if not name.startswith("_")}
     others = {name: value for name, value in values.items() if names is not None and name not in names}
     known = {name: value for name, value in values.items() if name not in others}
@@ -347,12 +352,15 @@ def plain(node: Any, resolve: bool = True) -> Any:
     return OmegaConf.to_container(node, resolve=resolve) if OmegaConf.is_config(node) else node
 
 
-def _names(target: Any) -> Sequence[str] | None:
-    """Parameter names of a part's class or function; None if it accepts any."""
-    if record := _record(target):
-        return record.__struct_fields__
-    named = inspect.signature(target).parameters
-    return None if _accepts_any(named) else list(named)
+def _names(node: Mapping[str, Any]) -> Sequence[str] | None:
+    """Parameter names of a node's class or function; None if it accepts any, or cannot be built, which says why."""
+    with contextlib.suppress(ImportError, AttributeError, TypeError, ValueError):
+        target = located(str(node.get("_target_")))
+        if record := _record(target):
+            return record.__struct_fields__
+        named = inspect.signature(target).parameters
+        return None if _accepts_any(named) else list(named)
+    return None
 
 
 def _accepts_any(named: Mapping[str, inspect.Parameter]) -> bool:
