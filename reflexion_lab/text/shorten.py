@@ -41,7 +41,7 @@ def bounded(text: str, chars: int) -> str:
 
 
 _PIECES = re.compile(
-    r"""[A-Z]?[a-z]+ | [A-Z]+
+    r"""\ ?(?:[A-Z]?[a-z]+ | [A-Z]+)
     | \ (?=[\d\x80-\U0010ffff]) | \ (?=\s)\ {,31} | \n{1,4}\ {,32} | \t{1,4} | [^\S\ \n\t]
     | [^\sA-Za-z]""",
     re.VERBOSE,
@@ -69,6 +69,7 @@ def estimated(text: str) -> int:
 def _tokens(piece: str) -> int:
     if piece.isspace():
         return 1
+    piece = piece.lstrip(" ")
     if "a" <= piece[-1] <= "z":
         return -(-len(piece) // (4 if len(piece) <= LONG else 2))
     if "A" <= piece[-1] <= "Z":
