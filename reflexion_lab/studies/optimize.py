@@ -13,7 +13,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
-from itertools import chain, islice, pairwise
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -323,7 +323,8 @@ def _examples(component: str, loop: Sequence[Attempt]) -> Iterator[Candidate]:
     read = "\n\n".join(message.content for message in attempt.trajectory.messages)
     cases = [(read, attempt.trajectory.reply, attempt)]
     if component.startswith("reflect"):
-        words = [(a, a.reflection.text, after) for a, after in pairwise(loop) if a.reflection and a.reflection.text]
+        steps = [(a, after) for after in loop for a in loop if a.number == after.parent]
+        words = [(a, a.reflection.text, after) for a, after in steps if a.reflection and a.reflection.text]
         cases = [(f"{a.trajectory.reply}\n\nFailing checks:\n{evidence(a)}", text, after) for a, text, after in words]
     for inputs, reply, judged in cases:
         failed = f"The program then failed its tests.\n{evidence(judged)}"
