@@ -347,6 +347,9 @@ def _environment(variant: str, instructions: tuple[tuple[str, str], ...] = ()) -
             with _LOADING:  # workers begin with the same templates; one compiles them
                 return super().get_template(*which, **options)
 
+        def make_globals(self, d: Any) -> Any:
+            return self.globals  # instead of a chain with `d`, which is always None; Python reads chains slowly
+
     def source(file: str) -> str | None:
         text, own = _source(file, variant), dict(instructions).get(file.removesuffix(SUFFIX))
         return text.replace(_instruction(text), own, 1) if text and own else text
