@@ -56,15 +56,10 @@ _OUTCOMES = OUTCOMES | {
 def reflection_on(attempt: Attempt, source: str, **fields: Any) -> Reflection:
     """A reflection with these fields. Defaults: the category of the evidence, and empty texts."""
     default: dict[str, Any] = dict.fromkeys(("root_cause", "what_went_wrong", "what_to_change"), "")
-    default |= {"confidence": 0.0, "confidence_source": "none"}
+    default |= {"confidence": 0.0, "confidence_source": "none", "about_attempt": attempt.number, "source": source}
     if "category" not in fields:
         default["category"] = classify_evaluation(attempt.evaluation)[0]
-    return Reflection(
-        reflection_id=f"{attempt.task_id}#{attempt.number}",
-        about_attempt=attempt.number,
-        source=source,
-        **default | fields,
-    )
+    return Reflection(reflection_id=f"{attempt.task_id}#{attempt.number}", **default | fields)
 
 
 def classify_evaluation(evaluation: Evaluation) -> tuple[str, Check | None]:
