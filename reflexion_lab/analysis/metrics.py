@@ -407,8 +407,8 @@ def extraction_failures(attempt: Attempt, grade: Grade | None) -> bool:
 
 @metric("attempt", "share", label="retries without a program", direction="lower", cases="retries")
 def empty_retries(attempt: Attempt, grade: Grade | None) -> bool | None:
-    """The reply of a retry contains no program, so the retry used nothing of what it read; None at attempt 1."""
-    return None if attempt.number == 1 else not attempt.trajectory.solution.strip()
+    """The reply of a retry contains no program, so the retry used nothing of what it read; None of a fresh draw."""
+    return None if not attempt.parent else not attempt.trajectory.solution.strip()
 
 
 @metric("attempt", "share", label="blind retries", direction="lower", cases="retries with Ω of 1 or more")

@@ -182,7 +182,7 @@ class Stuck:
 
 def _repeats(history: Sequence[Attempt]) -> tuple[int, str]:
     """The number of equal attempts at the end, and in which respect they are equal."""
-    same_program, same_failure = (_run(look, history) for look in (_program, _failure))
+    same_program, same_failure = (_run(look, history) for look in (program_of, _failure))
     if same_program >= same_failure:
         return same_program, "were the same program"
     return same_failure, "failed in the very same way"
@@ -194,8 +194,8 @@ def _run(look: Callable[[Attempt], Hashable], history: Sequence[Attempt]) -> int
     return sum(1 for _ in takewhile(lambda each: each == last, looks)) + bool(history)
 
 
-def _program(attempt: Attempt) -> Hashable:
-    """Key of an attempt's program; a reply without a program equals no other."""
+def program_of(attempt: Attempt) -> Hashable:
+    """Key of an attempt's program, without blank lines and trailing spaces; without a program it equals no other."""
     lines = tuple(line.rstrip() for line in attempt.trajectory.solution.splitlines() if line.strip())
     return lines or (attempt.number,)
 

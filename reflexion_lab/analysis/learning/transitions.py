@@ -20,6 +20,7 @@ from reflexion_lab.analysis.stats.estimators import verdict
 from reflexion_lab.analysis.stats.intervals import Estimate, Rate
 from reflexion_lab.loop.policy import with_parents
 from reflexion_lab.loop.selection import submitted_at
+from reflexion_lab.loop.stop import program_of
 from reflexion_lab.records import Attempt, Episode, Record
 
 
@@ -141,6 +142,37 @@ def _moves(pairs: Sequence[_Pair], attempt: int | None, clusters: Clusters) -> M
         right_to_wrong=share(lambda was, now: was and not now),
         unchanged=share(lambda was, now: was == now),
     )
+
+
+class Reactions(NamedTuple):
+    """Reactions to feedback: of attempts that failed feedback checks and were continued, by the next attempt (Feedback
+    Friction, arXiv 2506.11930). None where none was, or where no program is on record, as in a table of cases.
+    """
+
+    uptake: Rate | None
+    """Another behaviour on the failed checks: outcome, value or error."""
+    resistance: Rate | None
+    """The same program but for blank lines and trailing spaces."""
+
+
+@functools.lru_cache(maxsize=16)
+def reactions(arm: Arm) -> Reactions:
+    """Reactions of an arm, from records alone."""
+    pairs = [
+        (case.task_id, before, after)
+        for case, attempts in arm.attempts.items()
+        for before, after in with_parents(attempts)
+        if before and before.trajectory.strategy and after.evaluation.has_verdict and _failed(before, before)
+    ]
+    changed = [(task, _failed(before, before) != _failed(after, before)) for task, before, after in pairs]
+    equal = [(task, program_of(before) == program_of(after)) for task, before, after in pairs]
+    return Reactions(*(rate(each, arm.clusters) if each else None for each in (changed, equal)))
+
+
+def _failed(attempt: Attempt, before: Attempt) -> list[tuple[str, str, str]]:
+    """Results of an attempt in the checks, by position, that `before` failed."""
+    pairs = zip(before.evaluation.checks, attempt.evaluation.checks, strict=False)
+    return [(now.outcome, now.actual, now.error_type) for was, now in pairs if was.outcome != "pass"]
 
 
 FEWEST = 3

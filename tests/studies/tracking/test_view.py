@@ -97,7 +97,7 @@ def test_a_curve_extends_to_the_allowed_attempts_and_feedback_has_its_quality(ru
 def test_the_effect_of_reading_reflections_is_a_metric(run):
     path = run(solved_at=(0, 2), n_expected=2)
     text = (path / "attempts.jsonl").read_text()
-    second, third = (f'"task_id":"t/0","number":{number},"recalled":[' for number in (2, 3))
+    second, third = (f'"task_id":"t/0","number":{number},"parent":{number - 1},"recalled":[' for number in (2, 3))
     text = text.replace(second + "]", second + '"ep-t/0-1"]').replace('"flags":[]', '"flags":["generic"]')
     assert second + '"' in text
     assert third in text
