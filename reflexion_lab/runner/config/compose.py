@@ -14,6 +14,7 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -142,7 +143,8 @@ def parsed(word: str) -> Override:
 
 def in_full(overrides: Sequence[str]) -> tuple[str, ...]:
     """Overrides with `model=PROVIDER/NAME`, `benchmark=FILE`, `prompts=FILE` in full, and ++ if no file has a key."""
-    return tuple(full for override in overrides for full in _in_full(override))
+    by_override = sorted(map(_in_full, overrides), key=lambda words: words[0] != "prompts=default" or len(words) == 1)
+    return tuple(chain(*by_override))  # what a prompt variant's file sets comes before any value that is typed
 
 
 _SERVED = re.compile(
@@ -199,7 +201,7 @@ def written(value: Any) -> str:
     text = str(value)
     is_plain = not isinstance(value, str) or re.fullmatch(r"(?!(?i:true|false|null|inf|nan)$)[A-Za-z_][\w-]*", text)
     # A backslash is an escape before a quote and at the end alone.
-    return text if is_plain else '"' + re.sub(r'(\\*)("|$)', lambda m: m[1] * 2 + '\\"' * bool(m[2]), text) + '"'
+    return text if is_plain else '"' + re.sub(r'(\\*)("|\Z)', lambda m: m[1] * 2 + '\\"' * bool(m[2]), text) + '"'
 
 
 VARIANT_KEYS = ("variant", "examples", "test_results", "failed_program", "instructions")
