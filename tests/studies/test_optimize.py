@@ -19,15 +19,17 @@ import reflexion_lab as rl
 from reflexion_lab.agent.models.simulated import SimulatedModel
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.cli import main as cli
-from reflexion_lab.errors import CapReached, ConfigError, ModelError
+from reflexion_lab.errors import CapReached, ConfigError, LabError, ModelError
 from reflexion_lab.runner.config.compose import compose, written
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.studies.optimize import Search, Settings, digest_of, optimize
+from reflexion_lab.tasks.sandbox import sandbox
 from reflexion_lab.text.prompts.render import Prompts
 
 SEED = Prompts().instruction("solve")
 HALF, ALL = "Mind edge cases.", "Think in small steps."
 SMALL = ("actor=single_shot", "reflector=none", "loop.max_attempts=1", "benchmark.load.n=90", "benchmark.sample=60")
+TWO = ("reflector=llm", "loop.max_attempts=2")
 
 
 class Student(SimulatedModel):
@@ -46,7 +48,8 @@ class Student(SimulatedModel):
         text = messages[-1].content
         if "write a new instruction" not in text:
             return completion
-        return replace(completion, text=f"Here it is:\n```\n{self.proposal(text, sample)}\n```")
+        why = "stop" if sampling.max_tokens == 4096 else "length"
+        return replace(completion, text=f"Here it is:\n```\n{self.proposal(text, sample)}\n```", finish_reason=why)
 
     def proposal(self, text, sample):
         old = text.partition("```\n")[2].partition("\n```")[0]
@@ -70,8 +73,20 @@ class Rude(Student):
         return "{{ prompt.__class__ }}"
 
 
+class Cut(Student):
+    def proposal(self, text, sample):
+        return super().proposal(text, 0) + "\n```python\ndef f" * (sample % 2)
+
+    def complete(self, messages, *, sampling, sample=0):  # cut by the limit, or within a block
+        reply = super().complete(messages, sampling=sampling, sample=sample)
+        is_open = {"text": reply.text.removesuffix("\n```")}
+        return replace(reply, **(is_open if sample % 2 else {"finish_reason": "length"}))
+
+
 class Broken(Student):
     def proposal(self, text, sample):
+        if sample:  # asked once more
+            return super().proposal(text, 0)
         raise ModelError("no proposal today")
 
 
@@ -139,9 +154,14 @@ def test_test_tasks_run_only_with_the_flag_and_the_winner_is_an_arm_beside_the_s
     assert arms.keys() == {"reflexion", "evolved"}
     assert all(log.results.keys() == held_out for log in arms.values())
     assert (tested.test.n, tested.test.repaired, tested.test.damaged) == (len(held_out), len(held_out), 0)
-    assert "winner's curse (validation - test): 0.0 [" in repr(tested)
-    comparison = rl.compare(str(Path(tested.next.split()[-1])))
-    assert "evolved" in repr(comparison)
+    screen = " ".join(repr(tested).split())
+    assert "winner's curse (validation - test, by hidden tests): 0.0 [" in screen
+    assert f"of 200, and {2 * len(held_out)} of --test" in screen
+    assert "18 won, 0 lost by hidden tests" in screen
+    assert [path.name for path in folder.glob("optimize/*/sweeps/refl*")] == [search.name]  # one scope of the caps
+    assert "evolved" in repr(rl.compare(*tested.next.split()[2:]))
+    again = searched(folder)
+    assert (again.test, again.hidden, again.next) == (tested.test, tested.hidden, tested.next)
 
 
 def test_the_command_prints_one_screen_and_run_takes_the_winner_by_its_file(folder, first, capsys):
@@ -166,6 +186,13 @@ def test_the_budget_is_never_exceeded_and_every_evaluation_is_counted(tmp_path, 
     assert result.evaluations > budget - 2 * 3 - 7 - result.tasks["validation"] or not result.decisions[-1].is_accepted
 
 
+def test_the_least_budget_pays_a_test_and_the_screen_says_that_the_budget_ended_it(tmp_path):
+    result = searched(tmp_path, max_evaluations=58)
+    (decision,) = result.decisions
+    assert (decision.is_accepted, decision.is_cut, decision.won > 0) == (False, True, True)
+    assert "0 accepted, 0 rejected, 1 ended by the budget, 0 unusable" in " ".join(repr(result).split())
+
+
 def test_without_a_difference_greedy_accepts_and_the_test_by_betting_does_not(tmp_path):
     greedy = searched(tmp_path, student=Indifferent, accept="greedy", max_evaluations=110)
     careful = searched(tmp_path, student=Indifferent, max_evaluations=110)
@@ -183,24 +210,52 @@ def test_hidden_tests_score_where_the_user_says_so(folder, first):
         search = Search(overrides(folder), Settings(max_evaluations=200, scores=scores))
         search.models.close()
         assert (search.score(log, task_id) != search.score(other, task_id)) == is_hidden
+        assert search.score(log, task_id, "hidden") != search.score(other, task_id, "hidden")
+
+
+def test_a_harness_error_is_no_score_and_the_same_command_asks_again(tmp_path, monkeypatch):
+    search = Search(overrides(tmp_path, Student, "benchmark.keep_failing=true"), Settings(max_evaluations=200))
+    solved = {"solve": f"{HALF} {ALL}"}, search.tasks["validation"]
+    broken = sandbox.Reported(b"", "", "", 0, False, False, 0.0, 0.0, broken="out of memory")
+    with monkeypatch.context() as patch:
+        patch.setattr(sandbox._Slot, "run", lambda *_: broken)
+        with pytest.raises(LabError, match=r"no verdict of visible tests \(harness_error\); the same command"):
+            search.scores(*solved)
+    assert search.scores(*solved) == [1.0] * 18
+    search.models.close()
+
+
+def test_tasks_without_visible_tests_are_refused(tmp_path):
+    row = {
+        "task_id": "a",
+        "prompt": "def f(x):\n",
+        "entry_point": "f",
+        "visible_tests": [],
+        "hidden_tests": ["assert f(1) == 1"],
+    }
+    (tmp_path / "tasks.jsonl").write_text(json.dumps(row))
+    with pytest.raises(ConfigError, match=r"benchmark: got 1 of 1 tasks without visible tests .*benchmark\.ids"):
+        Search(["model=simulated", *SMALL[:3], f"benchmark={tmp_path}/tasks.jsonl"], Settings(max_evaluations=200))
 
 
 def test_the_reflector_learns_from_what_its_words_led_to(tmp_path):
-    more = ("reflector=llm", "loop.max_attempts=2")
-    result = searched(tmp_path, *more, max_evaluations=70)
+    result = searched(tmp_path, *TWO, max_evaluations=70)
     assert list(result.candidates[0]) == ["solve", "reflect"]
-    search = Search(overrides(tmp_path, Student, *more), Settings(max_evaluations=70))
+    search = Search(overrides(tmp_path, Student, *TWO), Settings(max_evaluations=70))
     batch = search.evaluate(search.tasks["train"][:3], search.seed)
     examples = search.make_reflective_dataset(search.seed, batch, ["solve", "reflect"])
+    assert search.propose_new_texts(search.seed, {"reflect": []}, ["reflect"]) == {}
+    assert (search.unusable, search.models.paid) == (0, 0)
     search.models.close()
     assert len(examples["solve"]) == len(examples["reflect"]) == 3
     assert all("ROOT_CAUSE" in example["Generated Outputs"] for example in examples["reflect"])
     assert all("failed its tests" in example["Feedback"] for example in examples["solve"])
 
 
-def test_marks_of_a_template_are_no_proposal_and_a_search_without_news_ends(tmp_path):
-    result = searched(tmp_path, student=Rude)
-    assert (result.decisions, result.best) == ([], 0)
+@pytest.mark.parametrize("student", [Rude, Cut])
+def test_marks_of_a_template_and_cut_replies_are_no_proposal_and_a_search_without_news_ends(tmp_path, student):
+    result = searched(tmp_path, "reflector=llm", student=student)
+    assert (result.decisions, result.best, [*result.candidates[0]]) == ([], 0, ["solve"])  # one attempt reads no words
     assert result.unusable > 20
     assert "0 accepted, 0 rejected" in repr(result)
 
@@ -213,6 +268,7 @@ def test_another_model_may_propose(tmp_path):
 def test_an_error_of_the_proposer_and_a_cap_end_the_search_and_the_same_command_goes_on(tmp_path):
     with pytest.raises(ModelError, match="no proposal today"):
         searched(tmp_path, student=Broken)
+    assert len(tasks_of(tmp_path)) == 18 + 3  # none after the error
     with pytest.raises(CapReached, match=r"caps\.calls=30.*the same command goes on"):
         searched(tmp_path / "capped", "caps.calls=30")
     assert searched(tmp_path / "capped", "caps.calls=300").best == 2
@@ -243,13 +299,18 @@ def test_killed_and_begun_again_it_gives_the_same_candidates_and_pays_no_call_tw
 @pytest.mark.parametrize(
     ("more", "settings", "message"),
     [
-        ((), {"max_evaluations": 30}, r"--max-evaluations: got 30, expected 49 or more"),
+        ((), {"max_evaluations": 30}, r"--max-evaluations: got 30, expected 58 or more"),
         (("benchmark.sample=20",), {}, r"benchmark: got 8 clusters of training tasks, expected 10 or more"),
         (("feedback_source=none",), {}, r"got feedback_source=none, expected visible"),
         (("curator=wisdom", "memory.shared.shown.wisdom=1"), {}, r"memory across tasks"),
         (("benchmark.passes=2",), {}, r"got benchmark\.passes=2"),
         (("benchmark.split={test: 0.3}",), {}, r"0 for validation"),
         (("actor=continuation",), {}, r"actor, reflector: got none of them, expected a template with an instruction"),
+        (("actor=react",), {}, r"actor: got the template react \(default\), whose words Jinja divides"),
+        (("prompts=paper_style",), {}, r"actor: got the template solve \(paper_style\)"),
+        ((*TWO, "reflector.first.shape=service"), {}, r"reflector: got the template reflect_service"),
+        (("cache.mode=off",), {}, r"cache\.mode: got off, expected read-write"),
+        (("arm=evolved",), {}, r"arm: got evolved, expected another name"),
         (("prompts.instructions={solve: '{{ x }}'}",), {}, r"prompts\.instructions\.solve: got '{{ x }}'"),
         (("prompts.instructions={solv: 'x'}",), {}, r"prompts\.instructions\.solv"),
     ],
@@ -273,8 +334,14 @@ def test_a_file_that_is_no_prompt_variant_is_refused(tmp_path, text):
         compose(f"prompts={tmp_path / 'own.yaml'}")
 
 
+def test_values_typed_before_a_prompt_variant_overrule_its_file(tmp_path):
+    (tmp_path / "own.yaml").write_text("examples: 0\ntest_results: hidden")
+    prompts = compose("prompts.examples=2", f"prompts={tmp_path / 'own.yaml'}").prompts
+    assert (prompts.examples, prompts.test_results) == (2, "hidden")
+
+
 @pytest.mark.parametrize(
-    "text", ['it\'s "quoted" \\n', "ends in \\", 'a\\"b\\\\"', "two\nlines, {braces} = [1]: #", "null"]
+    "text", ['it\'s "quoted" \\n', "ends in \\", 'a\\"b\\\\"', "two\nlines, {braces} = [1]: #", "null", "a\\\n"]
 )
 def test_texts_reach_the_config_as_they_were_written(text):
     assert compose(f"++prompts.instructions={written({'solve': text})}").prompts.instructions.solve == text

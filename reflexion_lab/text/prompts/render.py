@@ -362,8 +362,12 @@ def _environment(variant: str, instructions: tuple[tuple[str, str], ...] = ()) -
 
 
 def _instruction(source: str) -> str:
-    passages = re.split(r"\{#.*?#\}|\{%.*?%\}|\{\{.*?\}\}", source, flags=re.DOTALL)
-    return max(passages, key=lambda passage: len(passage.strip())).strip()
+    """The longest passage without Jinja; "" if it depends on a condition, or begins or ends within a line."""
+    parts = re.split(r"(\{#.*?#\}|\{%.*?%\}|\{\{.*?\}\})", source, flags=re.DOTALL)
+    n = max(range(0, len(parts), 2), key=lambda n: len(parts[n].strip()))
+    begins, ends = n == 0 or parts[n].startswith("\n"), n == len(parts) - 1 or parts[n].endswith("\n")
+    blocks = re.findall(r"\{%-? *(end)?(?:if|for)\b", "".join(parts[:n]))
+    return parts[n].strip() if begins and ends and blocks.count("") == blocks.count("end") else ""
 
 
 def is_instruction(text: str) -> bool:
