@@ -238,7 +238,8 @@ class Policy(Protocol):
     """Chooses which attempt the next one continues: the form of a loop's tree. A chain is the simplest.
 
     A class may declare `is_chain` (each attempt continues the last one: rules about repetition apply, and memory across
-    tasks) and `is_complete_tree` (all of it is made, whatever passes: neither a pass nor `loop.max_attempts` ends it).
+    tasks) and `is_complete_tree` (all of it is made, whatever passes; its `size` replaces `loop.max_attempts`). One
+    object serves all loops at once, and is asked more than once for an attempt: it keeps no state.
     """
 
     def parent(self, history: Sequence[Attempt]) -> int | None:

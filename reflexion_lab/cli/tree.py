@@ -51,7 +51,8 @@ def lines(answer: Repair) -> Iterator[str]:
     curves, at, n = answer.curves, answer.curves.headline, f"n = {answer.n}"
     yield f"{answer.arm} · {n} trees of {len(curves.draws)} programs, {answer.repairs} repairs of each that failed"
     yield "pass@t: any program passes its hidden tests, an upper bound of what is submitted"
-    yield f"at {at.tokens:,.0f} tokens a task, the largest common budget, with 95 % intervals:"
+    budget = "the largest common budget" if at.difference else "the smallest tree"
+    yield f"at {at.tokens:,.0f} tokens a task, {budget}, with 95 % intervals:"
     yield f"  {number_of(at.programs, 'program')}, {number_of(at.repairs, 'repair')}  {estimate(at.pass_at_t)} %"
     if at.drawn and at.difference:
         ahead = {at.difference.low > 0: "repair is ahead", at.difference.high < 0: "draws are ahead"}
@@ -70,6 +71,6 @@ def lines(answer: Repair) -> Iterator[str]:
     yield f"crossing, in tokens: {'; '.join(crossings) or 'none within the tree'}".replace("inf]", "more]")
     worth = [f"{spot.programs} x {spot.repairs}" for spot in curves.spots if spot.is_worth_it]
     yield f"worth it (programs x repairs, 95 % for all together): {listed(worth, 6) or 'none'}"
-    left_out = f"; {number_of(answer.left_out, 'case')} without feedback left out" * bool(answer.left_out)
+    left_out = f"; {number_of(answer.left_out, 'case')} without a verdict left out" * bool(answer.left_out)
     yield f"submitted by feedback: pass@1 {estimate(answer.submitted)} %{left_out}"
     yield f"upper bound (stops on hidden tests): {estimate(answer.stopped)} %, {answer.stopped_tokens:,.0f} tokens"

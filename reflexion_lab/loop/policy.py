@@ -6,6 +6,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
+from reflexion_lab.errors import ConfigError
 from reflexion_lab.limits import Again, NotNegative, Positive, validated
 from reflexion_lab.records import DIGITS, Attempt
 
@@ -48,6 +49,11 @@ class RepairTree:
     def __init__(self, programs: Positive = 5, repairs: Again = 3) -> None:
         self.programs = programs
         self.repairs = repairs
+
+    @property
+    def size(self) -> int:
+        """The largest number of attempts."""
+        return self.programs * (1 + self.repairs)
 
     def parent(self, history: Sequence[Attempt]) -> int | None:
         if len(history) < self.programs:
@@ -137,6 +143,8 @@ def path_to(number: int, attempts: Iterable[Attempt]) -> list[Attempt]:
     by_number = {attempt.number: attempt for attempt in attempts}
     path: list[Attempt] = []
     while number != FRESH:
+        if number not in by_number:
+            raise ConfigError("policy", f"attempt {number} as a parent", "the number of an earlier attempt, or 0")
         path.append(by_number[number])
         number = path[-1].parent
     return path[::-1]

@@ -37,14 +37,15 @@ def submitted_at(attempts: Sequence[Attempt], t: int | None = None) -> Attempt:
     """The submitted attempt of a loop cut at attempt `t`; without `t`, of the whole loop.
 
     The first attempt that passed its feedback checks, else the attempt of the highest `Evaluation.rank` (pass rate,
-    then reward), the earlier on a tie. Where no check was run, the last with a program: the model corrected itself.
+    then reward), the earlier on a tie. Where nothing told them apart, neither a check nor a reward, the last with a
+    program: the model corrected itself.
     Raises ConfigError: no attempt up to `t`.
     """
     candidates = sorted((a for a in attempts if t is None or a.number <= t), key=lambda attempt: attempt.number)
     if not candidates:
         raise ConfigError("t", f"{t}, before which there is no attempt", "1 or more")
-    unjudged = [a for a in candidates if a.evaluation.outcome == "no_tests"]
-    if unjudged and not any(a.evaluation.checks for a in candidates):
+    unjudged = [a for a in candidates if a.evaluation.outcome == "no_tests" and a.trajectory.solution.strip()]
+    if unjudged and not any(a.evaluation.checks or a.evaluation.reward for a in candidates):
         return unjudged[-1]
     return next((a for a in candidates if a.evaluation.passed), None) or best_of(candidates)
 

@@ -24,6 +24,7 @@ from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats.estimators import verdict
 from reflexion_lab.analysis.stats.intervals import Rate
 from reflexion_lab.analysis.summary import is_priced
+from reflexion_lab.loop.policy import is_tree, path_to
 from reflexion_lab.loop.selection import submitted_at
 from reflexion_lab.records import ITEM_SOURCE, Attempt, Critique, Grade, Reflection, Retrieved, TaskResult, Usage
 
@@ -51,8 +52,15 @@ class Loop:
         return list(itertools.accumulate(self.spent, initial=before))[1:]
 
     @property
-    def rewards(self) -> list[float]:
-        return [attempt.evaluation.reward for attempt in self.attempts]
+    def path(self) -> Sequence[Attempt]:
+        """The attempts, each continuing the one before; of a tree those on the path to the submitted one."""
+        is_chain = not is_tree(self.attempts)
+        return self.attempts if is_chain else path_to(self.attempts[self.submitted].number, self.attempts)
+
+    @property
+    def series(self) -> list[float]:
+        """The rewards of `path`."""
+        return [attempt.evaluation.reward for attempt in self.path]
 
     @property
     def loop(self) -> Loop:
@@ -234,11 +242,11 @@ TASKS: Columns = {
     "stop_reason": ("category", lambda loop: loop.result.stop_reason),
     "passed": ("boolean", lambda loop: verdict(loop.attempts[loop.submitted].evaluation)),
     "reward": ("float64", lambda loop: loop.attempts[loop.submitted].evaluation.reward),
-    "learning_rate": ("float64", lambda loop: learning_rate(loop.rewards)),
-    "trend": ("category", lambda loop: trend(loop.rewards)),
-    "diminishing_returns": ("bool", lambda loop: diminishing_returns(loop.rewards)),
-    "breakthroughs": ("string", lambda loop: " ".join(map(str, breakthroughs(loop.rewards)))),
-    "errors_removed": ("int64", lambda loop: errors_removed([len(each.evaluation.failures) for each in loop.attempts])),
+    "learning_rate": ("float64", lambda loop: learning_rate(loop.series)),
+    "trend": ("category", lambda loop: trend(loop.series)),
+    "diminishing_returns": ("bool", lambda loop: diminishing_returns(loop.series)),
+    "breakthroughs": ("string", lambda loop: " ".join(map(str, breakthroughs(loop.series)))),
+    "errors_removed": ("int64", lambda loop: errors_removed([len(each.evaluation.failures) for each in loop.path])),
     "hidden_passed": ("boolean", lambda loop: verdict(loop.grades[loop.submitted])),
     "hidden_outcome": ("object", lambda loop: _of(loop.grades[loop.submitted], "outcome")),
     "hidden_passed_first": ("boolean", lambda loop: verdict(loop.grades[0])),
@@ -250,6 +258,7 @@ TASKS: Columns = {
     "duration": ("float64", lambda loop: loop.result.duration),
 }
 ATTEMPTS: Columns = {
+    "parent": ("int64", lambda row: row.attempt.parent),
     "passed": ("boolean", lambda row: verdict(row.attempt.evaluation)),
     "outcome": ("category", lambda row: row.attempt.evaluation.outcome),
     "reward": ("float64", lambda row: row.attempt.evaluation.reward),

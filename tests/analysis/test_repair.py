@@ -27,7 +27,9 @@ PARENTS = {"easy": (0, 0, 0, 2, 2), "hard": (0, 0, 0, 1, 1, 2, 2), "chain": (0, 
 def parented(attempt, parents=PARENTS):
     own = parents[attempt.task_id.rstrip("0123456789")]
     shared = {"usage": Usage(calls=1, prompt_tokens=12), "others": {"critic": Usage(calls=1, prompt_tokens=8)}}
-    return replace(attempt, parent=own[attempt.number - 1], trajectory=replace(attempt.trajectory, **shared))
+    parent = own[attempt.number - 1]
+    memory, trajectory = replace(attempt.memory, own=int(parent > 0)), replace(attempt.trajectory, **shared)
+    return replace(attempt, parent=parent, trajectory=trajectory, memory=memory)
 
 
 @pytest.fixture

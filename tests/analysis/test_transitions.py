@@ -58,12 +58,12 @@ def test_several_moves_of_a_task_are_no_more_than_a_task_worth(make_arm):
     assert (moves.repair.low, moves.repair.high) == of_clusters([0] * 8, [2] * 8)
 
 
-def reacting(programs, values, strategy="single_shot"):
+def reacting(programs, values):
     """Rewrites attempt n of a loop: the n-th program, and the n-th value in a check that it failed."""
 
     def change(attempt):
         check = Check(name="assert f() == 1", outcome="fail", actual=values[attempt.number - 1])
-        trajectory = replace(attempt.trajectory, solution=programs[attempt.number - 1], strategy=strategy)
+        trajectory = replace(attempt.trajectory, solution=programs[attempt.number - 1])
         evaluation = replace(attempt.evaluation, passed=False, outcome="fail", checks=(check,))
         return replace(attempt, trajectory=trajectory, evaluation=evaluation)
 
@@ -73,18 +73,14 @@ def reacting(programs, values, strategy="single_shot"):
 def test_reactions_to_feedback_by_hand(make_arm):
     loops = {f"t{i}": [(0.0, W)] * 4 for i in range(5)}
     arm = make_arm(loops, change=reacting(["a", "a \n\n", "b", "c"], ["2", "2", "2", "3"]))
-    uptake, resistance = reactions(arm)
+    uptake, resistance = reactions(arm.attempts.values())
     assert (uptake.k, uptake.n, resistance.k, resistance.n) == (5, 15, 5, 15)
-    deaf = reactions(make_arm(loops, change=reacting("aaaa", "2222")))
+    deaf = reactions(make_arm(loops, change=reacting("aaaa", "2222")).attempts.values())
     assert (deaf.uptake.value, deaf.resistance.value) == (0, 1)
-    assert reactions(make_arm(loops, change=reacting("aaaa", "2222", strategy=""))) == (
-        None,
-        None,
-    )  # no program on record
 
 
 def test_a_pass_is_no_failure_to_react_to(make_arm):
-    assert reactions(make_arm({"a": [(1.0, R), (0.0, W)]})) == (None, None)
+    assert reactions(make_arm({"a": [(1.0, R), (0.0, W)]}).attempts.values()) == (None, None)
 
 
 def test_loops_that_all_end_at_once_have_no_moves_and_no_rates(make_arm):

@@ -12,6 +12,7 @@ from reflexion_lab.loop.policy import is_tree, path_to
 from reflexion_lab.runner.config.assemble import assemble
 from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.folder.folder import RunFolder
+from reflexion_lab.studies.replay.verify import verify
 from reflexion_lab.studies.run import carry_out
 from tests.builders import canonical_bytes
 
@@ -101,6 +102,23 @@ def test_a_whole_tree_ignores_passes_and_max_attempts(whole):
     assert any(any(a.evaluation.passed for a in attempts[:-1]) for attempts in log.attempts.values())
 
 
+def test_the_size_of_a_whole_tree_is_the_number_of_attempts_that_a_loop_may_have(whole, tmp_path):
+    log = whole("repair_tree")
+    assert log.max_attempts == log.manifest.config["loop"]["max_attempts"] == 5 * (1 + 3)
+    with pytest.raises(ConfigError, match="policy: got a tree of 2,600 attempts, expected 1,000 at most"):
+        assemble(compose(*overrides(tmp_path, "repair_tree", "policy.programs=100", "policy.repairs=25")))
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_nothing_disagrees_in_a_run_of_any_policy(tmp_path, policy):
+    run_in(tmp_path, policy, "benchmark.load.n=3")
+    (path,) = (tmp_path / "runs").glob("2*")
+    assert verify(path).disagreements == []
+    lines = (path / "attempts.jsonl").read_text()
+    (path / "attempts.jsonl").write_text(lines.replace('"parent":0', '"parent":7', 1))
+    assert verify(path).disagreements
+
+
 @pytest.mark.parametrize("policy", POLICIES[1:])
 def test_caps_hold_to_the_call(tmp_path, policy):
     lab = assemble(compose(*overrides(tmp_path, policy, "caps.calls=9", "workers=1")))
@@ -119,6 +137,15 @@ def test_caps_hold_to_the_call(tmp_path, policy):
 def test_memory_that_reads_chains_is_refused(tmp_path, memory):
     with pytest.raises(ConfigError, match=r"policy: got RepairTree with memory by .*expected policy=chain"):
         assemble(compose(*overrides(tmp_path, "repair_tree", memory)))
+
+
+@pytest.mark.parametrize(("more", "message"), [
+    ("actor=warming", "policy: got RepairTree with actor Warming, expected policy=chain"),
+    ("memory.max_episodes=19", r"memory\.max_episodes: got 19, expected loop\.max_attempts=20 or more"),
+])  # fmt: skip
+def test_what_a_tree_cannot_have_is_refused(tmp_path, more, message):
+    with pytest.raises(ConfigError, match=message):
+        assemble(compose(*overrides(tmp_path, "repair_tree", more)))
 
 
 def test_a_policy_of_fresh_draws_at_temperature_0_is_warned_of(tmp_path):

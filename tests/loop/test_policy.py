@@ -87,6 +87,10 @@ def test_paths_begin_with_a_fresh_draw():
     history = grown(RepairTree(programs=2, repairs=2), [0] * 6)
     assert [each.number for each in path_to(5, history)] == [2, 5]
     assert path_to(0, history) == []
+    with pytest.raises(
+        ConfigError, match="policy: got attempt 9 as a parent, expected the number of an earlier attempt"
+    ):
+        path_to(9, history)
     assert [before and before.number for before, _ in pairs(history)] == [None, None, 1, 1, 2, 2]
     assert is_tree(history)
     assert not is_tree(grown(Chain(), [0] * 5))

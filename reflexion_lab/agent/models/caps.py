@@ -67,7 +67,7 @@ class Meter:
                 # Before the scope's own row, so that no process mistakes a reservation for spending.
                 self._reserve(most)
                 unwritten, self._unwritten = self._unwritten, Spending()
-                cap, total = self._ledger.add(self.scope, self._timed(most.plus(unwritten)), self.caps)
+                cap, total = self._ledger.add(self.scope, self._timed(most).plus(unwritten), self.caps)
                 if not cap:
                     self._seen = self._clock()
                     self._under_way += 1

@@ -135,7 +135,7 @@ def flags(reflection: Reflection, attempt: Attempt, earlier: Sequence[Episode]) 
     written = _canonical(text)
     cites = any(_cites(written, check) for check in failures)
     priors = [episode.reflection for episode in earlier if episode.reflection]
-    no_better = attempt.number > 1 and not attempt.evaluation.passed and not attempt.delta.is_improvement
+    no_better = attempt.parent > 0 and not attempt.evaluation.passed and not attempt.delta.is_improvement
     is_flagged = {
         "short": len(text) < SHORT,
         "no_action": not (ACT.search(intended) or INTENDED_ACT.search(text)),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 from reflexion_lab.agent.reflectors.evidence import reflection_on
 from reflexion_lab.agent.reflectors.llm import LLMReflector, ReflectionError
 from reflexion_lab.records import Attempt, Category, Completion, Reflection
 from reflexion_lab.text.replies.extract import without_thoughts
-from reflexion_lab.text.replies.labelled import Labels, letters, one_line
+from reflexion_lab.text.replies.labelled import Labels, objects, one_line
 from reflexion_lab.text.shorten import bounded
 
 GRAMMAR = r"""
@@ -17,6 +19,9 @@ word ::= [a-zA-Z_.,`']{1,24} | [!-~]{1,10}
 VERDICTS = {"correct": True, "right": True, "wrong": False, "incorrect": False}
 CHARS = 500
 """Maximum characters of a review and of a change."""
+KEYS = {"review": "REVIEW", "verdict": "VERDICT", "whattochange": "CHANGE", "change": "CHANGE"}
+"""Labels by JSON key."""
+_VERDICT = re.compile(rf"\b((?:not|isn['’]t|no longer)\s+(?:\w+\s+)?)?({'|'.join(VERDICTS)})\b")
 _LABELS = Labels(
     {"REVIEW": ("review",), "VERDICT": ("verdict",), "CHANGE": ("what_to_change", "change")}, "self_review*"
 )
@@ -36,13 +41,15 @@ class SelfReview(LLMReflector):
 
     def read(self, attempt: Attempt, completion: Completion, prompt: str) -> Reflection:
         reply = _LABELS.answer(without_thoughts(completion.text)[0])
-        sections = _LABELS.last(reply, ("VERDICT",))
-        texts = {label: bounded(one_line(" ".join(lines)), CHARS) for label, lines, _ in reversed(sections)}
-        words = texts.get("VERDICT", "").split()
-        is_correct = VERDICTS.get(letters(words[0])) if words else None
-        if is_correct is None:
-            problem = f"the reply has no VERDICT: {one_line(completion.text)[:80]!r}; expected `correct` or `wrong`"
-            raise ReflectionError("parse_error", problem, completion)
+        sections = {label: " ".join(lines) for label, lines, _ in reversed(_LABELS.last(reply, ("VERDICT",)))}
+        for fields in objects(reply) if "VERDICT" not in sections else ():
+            sections |= {KEYS[key]: str(value) for key, value in fields.items() if key in KEYS}
+        texts = {label: bounded(one_line(text), CHARS) for label, text in sections.items()}
+        verdicts = {VERDICTS[word] != bool(no) for no, word in _VERDICT.findall(texts.get("VERDICT", "").lower())}
+        if len(verdicts) != 1:
+            problem = f"the reply has no clear VERDICT: {one_line(completion.text)[:80]!r}"
+            raise ReflectionError("parse_error", f"{problem}; expected `correct` or `wrong`", completion)
+        (is_correct,) = verdicts
         change = "" if is_correct else texts.get("CHANGE", "")
         return reflection_on(
             attempt,

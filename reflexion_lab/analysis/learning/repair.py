@@ -15,6 +15,7 @@ from reflexion_lab.errors import DataError
 from reflexion_lab.records import Attempt, Record
 
 SIZES = (1, 2, 3, 5, 10, 25)  # numbers of repairs that are compared, and that of the tree
+LONGER = "a larger loop.timeout makes whole trees; their first calls come from the cache"
 EXPECTED = "fresh draws and repairs of them, as of policy=repair_tree"
 
 
@@ -35,19 +36,21 @@ class Repair(Record, frozen=True, kw_only=True):
 
 
 def repair(arm: Arm) -> Repair:
-    """Raises DataError: tokens are unknown; an attempt continues a repair; trees differ in size; there is no repair."""
+    """Raises DataError: tokens are unknown; an attempt continues a repair, or reads no attempt; a draw was given; trees
+    differ in size; there is no repair.
+    """
     if not is_known(arm, "tokens"):
         raise DataError(f"arm {arm.label}", "runs of unknown tokens", "runs that say what every call took")
     by_case = {case: _tree(case, arm) for case, own in sorted(arm.judged.items()) if own[0].evaluation.has_verdict}
     n_p = max(map(len, by_case.values()), default=0)
     n_r = max((len(each.repairs) for tree in by_case.values() for each in tree), default=0)
     if not n_r:
-        raise DataError(f"arm {arm.label}", "no repair of any program", EXPECTED)
+        raise DataError(f"arm {arm.label}", "no repair of any program", EXPECTED, LONGER)
     for case, tree in by_case.items():
         fewest = min((len(each.repairs) for each in tree if each.is_repaired), default=n_r)
         if len(tree) < n_p or fewest < n_r:
             got = f"{len(tree)} programs, one with {fewest} repairs, as if loop.timeout had cut it"
-            raise DataError(f"task {case.task_id}", got, f"{n_p} with {n_r} each, as of policy=repair_tree")
+            raise DataError(f"task {case.task_id}", got, f"{n_p} with {n_r} each, as of policy=repair_tree", LONGER)
     place_of = places((case.task_id for case in by_case), arm.clusters)
     clusters, sizes = [place_of[case.task_id] for case in by_case], {n for n in SIZES if n < n_r} | {n_r}
     stops = [(case.task_id, *oracle_stop(tree)) for case, tree in by_case.items()]
@@ -71,6 +74,13 @@ def _tree(case: Case, arm: Arm) -> list[Program]:
         if attempt.parent and attempt.parent not in draws:
             got = f"attempt {attempt.number}, which continues attempt {attempt.parent}, a repair itself"
             raise DataError(f"task {case.task_id}", got, EXPECTED)
+        if attempt.parent and not attempt.memory.own:
+            got = f"attempt {attempt.number}, whose prompt shows no program"
+            raise DataError(
+                f"task {case.task_id}", got, "repairs that read one: recall.omega of 1 or more, and room for it"
+            )
+        if not attempt.parent and attempt.trajectory.strategy == "given":
+            raise DataError(f"task {case.task_id}", "a program of its initial_code", "programs that the actor drew")
         repairs[attempt.parent].append((arm.grades[case][attempt.number].passed, _tokens(attempt)))
     return [
         Program(

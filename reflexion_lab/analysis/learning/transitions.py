@@ -15,13 +15,13 @@ from typing import NamedTuple
 
 from reflexion_lab.analysis.arms import Arm, Case
 from reflexion_lab.analysis.stats.bootstrap import difference, rate
-from reflexion_lab.analysis.stats.clusters import Clusters, by_cluster, count
+from reflexion_lab.analysis.stats.clusters import ALONE, Clusters, by_cluster, count
 from reflexion_lab.analysis.stats.estimators import verdict
 from reflexion_lab.analysis.stats.intervals import Estimate, Rate
 from reflexion_lab.loop.policy import with_parents
 from reflexion_lab.loop.selection import submitted_at
 from reflexion_lab.loop.stop import program_of
-from reflexion_lab.records import Attempt, Episode, Record
+from reflexion_lab.records import Attempt, Episode, Record, base_id
 
 
 class Moves(Record, frozen=True, kw_only=True):
@@ -146,7 +146,7 @@ def _moves(pairs: Sequence[_Pair], attempt: int | None, clusters: Clusters) -> M
 
 class Reactions(NamedTuple):
     """Reactions to feedback: of attempts that failed feedback checks and were continued, by the next attempt (Feedback
-    Friction, arXiv 2506.11930). None where none was, or where no program is on record, as in a table of cases.
+    Friction, arXiv 2506.11930). None where none was.
     """
 
     uptake: Rate | None
@@ -155,18 +155,17 @@ class Reactions(NamedTuple):
     """The same program but for blank lines and trailing spaces."""
 
 
-@functools.lru_cache(maxsize=16)
-def reactions(arm: Arm) -> Reactions:
-    """Reactions of an arm, from records alone."""
+def reactions(loops: Iterable[Sequence[Attempt]], clusters: Clusters = ALONE) -> Reactions:
+    """Reactions in these loops, from records alone."""
     pairs = [
-        (case.task_id, before, after)
-        for case, attempts in arm.attempts.items()
+        (base_id(after.task_id), before, after)
+        for attempts in loops
         for before, after in with_parents(attempts)
-        if before and before.trajectory.strategy and after.evaluation.has_verdict and _failed(before, before)
+        if before and after.evaluation.has_verdict and _failed(before, before)
     ]
     changed = [(task, _failed(before, before) != _failed(after, before)) for task, before, after in pairs]
     equal = [(task, program_of(before) == program_of(after)) for task, before, after in pairs]
-    return Reactions(*(rate(each, arm.clusters) if each else None for each in (changed, equal)))
+    return Reactions(*(rate(each, clusters) if each else None for each in (changed, equal)))
 
 
 def _failed(attempt: Attempt, before: Attempt) -> list[tuple[str, str, str]]:

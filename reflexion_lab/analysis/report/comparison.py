@@ -21,7 +21,6 @@ from reflexion_lab.analysis.comparison.row import Row
 from reflexion_lab.analysis.figures.style import UPPER_BOUND
 from reflexion_lab.analysis.learning.checkpoints import Matrix
 from reflexion_lab.analysis.learning.memory import EFFECTS, Effect
-from reflexion_lab.analysis.learning.transitions import reactions
 from reflexion_lab.analysis.report import cells
 from reflexion_lab.analysis.report.cells import NONE
 from reflexion_lab.analysis.report.run_tables import text
@@ -51,7 +50,6 @@ def sheets(comparison: Comparison) -> list[Sheet]:
     differences = [difference_sheet(comparison)] if len(comparison.rows) > 1 else []
     loops = [
         *_transitions(comparison),
-        *_reactions(comparison),
         _loops(comparison),
         *_memory(comparison),
         _costs(comparison),
@@ -301,24 +299,6 @@ def _transitions(comparison: Comparison) -> Iterator[Sheet]:
     )
     if rows:
         yield Sheet.of("Transitions", rows, columns, caption)
-
-
-def _reactions(comparison: Comparison) -> Iterator[Sheet]:
-    """Whether programs change after feedback; nothing without a program that was continued."""
-    of = {row.arm: reactions(row.of) for row in comparison.rows}
-    rows = [row for row in comparison.rows if of[row.arm].uptake]
-    columns: dict[str, Cell] = {
-        "arm": _arm,
-        "uptake\n[95 %]": lambda row: cells.estimate(cast(Rate, of[row.arm].uptake)),
-        "same program\n[95 %]": lambda row: cells.estimate(cast(Rate, of[row.arm].resistance)),
-        "n": lambda row: str(cast(Rate, of[row.arm].uptake).n),
-    }
-    caption = (
-        "Of attempts that failed feedback checks, in %: the next one behaves in another way on these checks (uptake), "
-        "or is the same program but for blank space."
-    )
-    if rows:
-        yield Sheet.of("Reactions to feedback", rows, columns, caption)
 
 
 def _estimate(key: str, row: Row) -> str:

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from reflexion_lab.analysis import metrics
 from reflexion_lab.analysis.learning.reflections import Group, ReflectionFigures
+from reflexion_lab.analysis.learning.transitions import reactions
 from reflexion_lab.analysis.report import cells
 from reflexion_lab.analysis.report.cells import NONE
 from reflexion_lab.analysis.report.sheets import Sheet, as_table
@@ -65,6 +66,7 @@ def show(run: RunFolder, console: Console, all_tasks: bool = False, log: Log | N
     figures = summary(log)
     loud = [cells.line(text, "bold white on red") for text in warnings(log, figures, run.path)]
     before = [_tasks(log, all_tasks), *_convergence(log, figures), *_feedback(figures), *_reflections(figures)]
+    before += _reactions(log)
     tables = [*(as_table(sheet, STYLES) for sheet in before), headline(log), cells.line(""), as_table(usage(log))]
     for part in (*loud, *tables, *map(cells.line, resumed(log.manifest, log.resumptions)), *loud):
         console.print(part)
@@ -298,6 +300,21 @@ def _reflections(figures: Summary) -> Iterator[Sheet]:
             columns=("by", "n", "read", "retries\npassed", "against\nbase", "95 %\ninterval", "hidden\npassed"),
             rows=tuple((name, *_group(group)) for name, group in (reflections.by_source | total).items()),
             caption="\n".join(_reading(reflections, figures.feedback_source)),
+        )
+
+
+def _reactions(log: Log) -> Iterator[Sheet]:
+    """Whether programs change after feedback; nothing without a program that was continued."""
+    figures = reactions(log.attempts.values(), log.clusters)
+    kinds = {"another behaviour (uptake)": figures.uptake, "the same program": figures.resistance}
+    rows = tuple((name, cells.estimate(share), f"{share.k}/{share.n}") for name, share in kinds.items() if share)
+    caption = "Of attempts that failed feedback checks and were continued; behaviour on these checks."
+    if rows:
+        yield Sheet(
+            title="Reactions to feedback",
+            columns=("the next attempt has", "%  [95 %]", "n"),
+            rows=rows,
+            caption=caption,
         )
 
 

@@ -95,6 +95,13 @@ def _check_policy(cfg: RunConfig) -> None:
     keys = ["curator"] * keeps_items(cfg) + shared_by(cfg)
     keys += ["memory.show_session"] * cfg.memory.show_session
     keys += ["memory.reflection_files"] * bool(cfg.memory.reflection_files)
+    changing = {"Warming", "Escalation"} & {*_classes(cfg.actor)}
+    if changing and not is_chain(cfg):
+        expected = "policy=chain, or an actor whose draws do not depend on the attempt's number"
+        raise ConfigError("policy", f"{_classes(cfg.policy)[0]} with actor {min(changing)}", expected)
+    if 0 < cfg.memory.max_episodes < cfg.loop.max_attempts and not is_chain(cfg):
+        expected = f"loop.max_attempts={cfg.loop.max_attempts} or more: a parent must not be forgotten"
+        raise ConfigError("memory.max_episodes", cfg.memory.max_episodes, expected)
     if keys and not is_chain(cfg):
         expected = f"policy=chain, or no {keys[0]}: this memory reads attempts as a chain"
         raise ConfigError("policy", f"{_classes(cfg.policy)[0]} with memory by {keys[0]}", expected)

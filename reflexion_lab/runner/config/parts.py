@@ -46,6 +46,8 @@ TIMED = 1000
 """Tasks whose canonical solutions are in the queue of the sandbox at once."""
 NAMED, FLAW_CHARS = 5, 80
 """Maximum number of tasks that a message names."""
+LARGEST_TREE = 1000
+"""Maximum attempts of a loop."""
 MOST_OF_ITEMS, SHARE = 4000, 4
 """Default limit of a curator's items in tokens, and the part of a model's context, a quarter, that it does not exceed:
 prompts also hold a task or a loop, instructions and the room for a reply."""
@@ -161,7 +163,7 @@ def has_shared_memory(cfg: RunConfig) -> bool:
 
 def is_chain(cfg: RunConfig) -> bool:
     """Whether each attempt of a loop continues the one before it."""
-    return bool(capability(cfg.policy, "is_chain", False))
+    return bool(capability(cfg.policy, "is_chain", False, is_inherited=False))
 
 
 def has_shared_episodes(cfg: RunConfig) -> bool:
@@ -217,8 +219,18 @@ def with_defaults(cfg: RunConfig) -> RunConfig:
         "memory.shared.items.max_tokens": items_limit,
     }
     values = {key: rule(cfg) for key, rule in rules.items() if value_at(cfg.whole, key) is None}
+    if capability(cfg.policy, "is_complete_tree", False):
+        cfg = cfg.having({"loop.max_attempts": _size_of_tree(cfg), "loop.extra_attempts": 0})
     before = {key: value_at(cfg.resumed.config if cfg.resumed else {}, key) for key in values}
     return cfg.having({key: value if before[key] is None else before[key] for key, value in values.items()})
+
+
+def _size_of_tree(cfg: RunConfig) -> int:
+    """The largest number of attempts of a complete tree. Raises ConfigError: it is more than a loop may have."""
+    size: int = build(cfg.policy, "policy").size
+    if size > LARGEST_TREE:
+        raise ConfigError("policy", f"a tree of {size:,} attempts", f"{LARGEST_TREE:,} at most")
+    return size
 
 
 def snapshot_path(cfg: RunConfig) -> Path | None:
@@ -590,13 +602,13 @@ def stop_rules(cfg: RunConfig, stuck: Stuck) -> Stop:
     """
     from reflexion_lab.loop.stop import FirstOf, MaxAttempts, NoFeedback, Passed, SandboxFailed, TimeOut
 
-    early = (
-        SandboxFailed() if declares(cfg.reflector, "needs_no_verdict") else NoFeedback(),
+    early: list[Stop] = [
         Passed(cfg.loop.confidence_threshold),
         MaxAttempts(cfg.loop.max_attempts, cfg.loop.extra_attempts),
-    )
+    ]
     return FirstOf(
-        *([SandboxFailed()] if capability(cfg.policy, "is_complete_tree", False) else early),
+        SandboxFailed() if declares(cfg.reflector, "needs_no_verdict") else NoFeedback(),
+        *([] if capability(cfg.policy, "is_complete_tree", False) else early),
         TimeOut(cfg.loop.timeout),
         *([stuck] if is_chain(cfg) else []),
         *(build(rule, f"stop.{name}") for name, rule in cfg.stop.items()),

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from reflexion_lab.analysis.summary import Log, differences, summary
 from reflexion_lab.audit.stored_programs import StoredPrograms, graded
 from reflexion_lab.errors import FolderError
+from reflexion_lab.loop.policy import path_to
 from reflexion_lab.loop.reflexion import delta
 from reflexion_lab.loop.selection import best_of, submitted_at
 from reflexion_lab.memory.curators.items import ItemMemory
@@ -199,12 +200,19 @@ def _of_loops(log: Log) -> Iterator[Disagreement]:
         submitted, stop_reason = submitted_at(history).number, history[-1].stop_reason
         yield from _unlike(task, result, submitted=submitted, best=best_of(history).number, last=history[-1].number)
         yield from _unlike(task, result, stop_reason=stop_reason, feedback_source=source)
-        for before, attempt in enumerate(history):
+        known = {0}
+        for attempt in history:
             where, reason = f"{task}, attempt {attempt.number}", attempt.stop_reason
             expected = "" if attempt is not history[-1] else reason or "a reason"
             if reason == "passed" and not attempt.evaluation.passed:
                 expected = f"another, its checks ended in {attempt.evaluation.outcome}"
-            yield from _unlike(where, attempt, stop_reason=expected, delta=delta(attempt.evaluation, history[:before]))
+            yield from _unlike(where, attempt, stop_reason=expected)
+            if attempt.parent in known:
+                change = delta(attempt.evaluation, path_to(attempt.parent, history))
+                yield from _unlike(where, attempt, delta=change)
+            else:
+                yield from _unlike(where, attempt, parent="an earlier attempt, or 0")
+            known.add(attempt.number)
             yield from _of_feedback(where, attempt, log.manifest.config.get("evaluator"))
             if grade := log.grades.get((task, attempt.number)):
                 passed = 0 < grade.checks_total == grade.checks_passed

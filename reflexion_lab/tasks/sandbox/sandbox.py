@@ -135,6 +135,7 @@ class Server:
         self._private = Scratch(remove=_remove)
         self.folder = str(self._private.path)
         self.socket, theirs = socket.socketpair()
+        self.socket.settimeout(None)  # whatever socket.setdefaulttimeout says
         self._closing = threading.Lock()
         self._errors = _unnamed_file()
         sizes = (limits.memory_mb << 20, limits.file_mb << 20, limits.open_files)

@@ -246,6 +246,19 @@ def test_without_caps_the_ledger_holds_no_less_than_was_spent_and_just_that_once
     assert Ledger(path).spent("run")[:2] == (3, 30)
 
 
+@pytest.mark.parametrize("caps", [Caps(), Caps(calls=9)])
+def test_the_seconds_of_every_call_are_counted_with_caps_and_without(tmp_path, caps):
+    now = [0.0]
+    meter = Meter(caps, tmp_path / "spending.sqlite", "run", clock=lambda: now[0])
+    for _ in range(3):
+        meter.reserve(Spending(1, 100))
+        now[0] += 10
+        meter.settle(Spending(1, 100), Spending(1, 50))
+        now[0] += 1
+    meter.close()
+    assert Ledger(tmp_path / "spending.sqlite").spent("run") == Spending(3, 150, 0.0, 32.0)
+
+
 def test_nothing_spent_leaves_no_ledger(tmp_path):
     meter = Meter(Caps(calls=3), tmp_path / "spending.sqlite", "run")
     meter.close()

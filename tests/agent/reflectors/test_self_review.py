@@ -14,6 +14,7 @@ from reflexion_lab.records import Check, Sampling, Task
 from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.studies.run import carry_out
+from reflexion_lab.tasks.evaluators.unit_tests import UnitTests
 from tests import builders as make
 
 TASK = Task(task_id="t/1", prompt='def add(a, b):\n    """The sum."""\n', entry_point="add")
@@ -35,6 +36,10 @@ def reviewed(reply):
     ("**Review:** fine\n**Verdict:** Incorrect.\n**What to change:** the sign", "root_cause", "the sign", None),
     ("<think>VERDICT: wrong</think>REVIEW: fine\nVERDICT: Correct!", "correct", "", "satisfied"),
     ("VERDICT: wrong\nREVIEW: a\nVERDICT: correct\nREVIEW: b", "correct", "", "satisfied"),
+    ("VERDICT: The program is correct.", "correct", "", "satisfied"),
+    ("VERDICT: It is not correct\nWHAT_TO_CHANGE: the sign", "root_cause", "the sign", None),
+    ("VERDICT: My program is wrong", "root_cause", "", None),
+    ('{"review": "fine", "verdict": "wrong", "what_to_change": "the sign"}', "root_cause", "the sign", None),
 ])  # fmt: skip
 def test_the_verdict_of_a_review_decides_whether_the_loop_goes_on(reply, category, change, reason):
     attempt = reviewed(reply)
@@ -43,7 +48,7 @@ def test_the_verdict_of_a_review_decides_whether_the_loop_goes_on(reply, categor
     assert Satisfied().reached(attempt, []) == reason
 
 
-@pytest.mark.parametrize("reply", ["", "Looks good to me.", "VERDICT: perhaps", "VERDICT: correct or wrong"[:8]])
+@pytest.mark.parametrize("reply", ["", "Looks good to me.", "VERDICT: perhaps", "VERDICT: correct? No, it is wrong"])
 def test_a_reply_without_a_verdict_is_no_review(reply):
     with pytest.raises(ReflectionError, match="expected `correct` or `wrong`"):
         reviewed(reply)
@@ -55,8 +60,12 @@ def test_a_reply_without_a_verdict_is_no_review(reply):
 def test_where_no_check_was_run_the_last_program_is_submitted():
     unjudged = [make.attempt(number=number, judged=UNJUDGED) for number in (1, 2, 3)]
     assert [submitted_at(unjudged, t).number for t in (1, 2, 3)] == [1, 2, 3]
-    empty = make.attempt(number=3, judged={**UNJUDGED, "outcome": "extraction_failed"}, acted={"solution": ""})
+    empty = make.attempt(number=3, acted={"solution": ""})
+    empty = replace(empty, evaluation=UnitTests(None).evaluate(TASK, empty.trajectory))
+    assert empty.evaluation.outcome == "no_tests"
     assert submitted_at([*unjudged[:2], empty]).number == 2
+    rewarded = [make.attempt(number=n, judged=UNJUDGED | {"reward": reward}) for n, reward in ((1, 0.9), (2, 0.2))]
+    assert submitted_at(rewarded).number == 1
     wrong = Check(name="assert f() == 1", outcome="fail")
     failed = [make.attempt(wrong, number=number) for number in (1, 2)]
     assert submitted_at(failed).number == 1

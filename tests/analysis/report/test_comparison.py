@@ -62,7 +62,7 @@ def cells(sheet, arm):
 
 
 def test_the_table_says_all_that_an_honest_one_has_to(three_arms):
-    results, differences, changes, reactions, loops, costs, prices, left_out, runs = sheets(compare(three_arms))
+    results, differences, changes, loops, costs, prices, left_out, runs = sheets(compare(three_arms))
     arm = plain(HOSTILE)
     assert cells(results, arm)["feedback source"] == "visible"
     assert cells(results, arm)["tasks x seeds"] == "4 x 2"
@@ -77,7 +77,6 @@ def test_the_table_says_all_that_an_honest_one_has_to(three_arms):
     assert [result[f"{name} [95 %]"].split()[0] for name in ("wrong to right", "right to wrong")] == ["50.0", "25.0"]
     assert (result["unchanged [95 %]"].split()[0], result["gain, points [95 %]"].split()[0]) == ("25.0", "+25.0")
     assert result["n"] == "8"
-    assert cells(reactions, arm)["n"] == "6"
     result = cells(loops, arm)
     assert (result["repaired"], result["damaged"]) == ("100.0 (4/4)", "50.0 (2/4)")
     assert (result["FP"], result["FN"]) == ("33.3 (2/6)", "25.0 (2/8)")
@@ -112,7 +111,7 @@ def test_a_lone_upper_bound_has_no_pass_at_1_in_the_csv(run, tmp_path):
     comparison = compare(arms([run("=1+1", BASE, feedback_source="oracle")]))
     lines = lines_of(write_table(tmp_path / "t.csv", comparison))
     assert ("'=1+1", "upper_bound", "") in lines and not [key for key in lines if "pass_at_1" in key[1]]  # no formula
-    assert len(sheets(comparison)) == 7
+    assert len(sheets(comparison)) == 6
 
 
 def test_spending_that_nobody_recorded_is_left_empty_and_said(run, respent, tmp_path):
@@ -120,7 +119,7 @@ def test_spending_that_nobody_recorded_is_left_empty_and_said(run, respent, tmp_
     runs = [run("feedback_only", BASE, s) for s in (7, 8)]
     runs += [run("silent", attempts=respent(first, Usage(calls=1)), seed=s) for s in (7, 8)]
     comparison = compare(arms(runs))
-    _, differences, _, _, _, costs, *_ = sheets(comparison)
+    _, differences, _, _, costs, *_ = sheets(comparison)
     assert [cells(costs, "silent")[name] for name in ("calls", "tokens", "tokens per case")] == ["8", "-", "-"]
     assert [row[2] for row in differences.rows][1:] == ["tokens unknown"] * 2
     uncounted = arms([*runs[:2], *(run("free", attempts=respent(first, Usage()), seed=s) for s in (7, 8))])
@@ -217,7 +216,7 @@ def test_markdown_rows_have_one_cell_per_column_for_any_name(report):
     answers = [line for line in text.splitlines() if " (n = " in line]
     assert [line.count("points (") for line in answers] == [0, 3, 3]
     assert all(re.match(r".+: (pass\\@1|UPPER BOUND) [\d.]+ .* % \(n = \d\)[.;]", line) for line in answers)
-    assert len(tables) == 10
+    assert len(tables) == 9
     for table in tables:
         assert len({len(re.findall(r"(?<!\\)\|", line)) for line in table}) == 1
     assert "<script" not in text
@@ -267,7 +266,7 @@ def test_figures_of_an_earlier_report_go_and_other_files_stay(run, tmp_path):
 
 def test_latex_tables_have_as_many_cells_as_columns(report):
     tables = sorted((report / "tables").iterdir())
-    assert len(tables) == 10
+    assert len(tables) == 9
     head = r"arm & budget & difference [95 \%] & p, Holm & verdict \\"
     assert head in (report / "tables" / "differences.tex").read_text(), "what fits into a column of text"
     for path in tables:

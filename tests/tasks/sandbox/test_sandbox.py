@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import socket
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -228,6 +229,18 @@ def test_limits_must_be_above_zero():
 def test_a_report_line_without_the_nonce_is_ignored():
     lines = b'[0,"pass","","",0,0.0]\nother [0,"pass","","",0,0.0]\nn [1,"fail","","",0,0.0]\n'
     assert entries(lines, "n") == [[1, "fail", "", "", 0, 0.0]]
+
+
+def test_a_default_timeout_of_sockets_is_none_of_the_sandbox():
+    socket.setdefaulttimeout(0.2)
+    try:
+        with closing(Sandbox(servers=1)) as sandbox:
+            execution = sandbox.run(
+                "import time\ndef f():\n    time.sleep(0.6)\n    return 1\n", "f", ["assert f() == 1"]
+            )
+    finally:
+        socket.setdefaulttimeout(None)
+    assert [check.outcome for check in execution.checks] == ["pass"]
 
 
 def test_a_server_that_falls_silent_counts_as_broken(monkeypatch):
