@@ -143,14 +143,15 @@ class Optimization(Record, frozen=True, kw_only=True):
 class Search:
     """The lab as gepa's adapter, acceptance criterion, stop callback and logger. Raises ConfigError."""
 
-    def __init__(self, overrides: Sequence[str], settings: Settings) -> None:
+    def __init__(self, overrides: Sequence[str], settings: Settings, is_tested: bool = False) -> None:
         for word in overrides:
             if re.match(r"\+*(sweep_id|resume|only|study|benchmark\.(passes|shard))=", word):
                 raise ConfigError("optimize", word, "overrides of a new run over each task once", "leave it out")
         cfg = RunConfig.of(compose(*overrides, "tracker=none", "quiet=true"))
         check(cfg)
         benchmark = selected(cfg)
-        _refuse(cfg, settings.scores, benchmark)
+        for side in dict.fromkeys((settings.scores, "hidden" if is_tested else settings.scores)):
+            _refuse(cfg, side, benchmark)
         split = replace(cfg.benchmark.split or Split(test=0.3, validation=0.3), part="validation")
         part_of = {task_id: part for part, ids in split.ids(benchmark).items() for task_id in ids}
         self.clusters = {task.task_id: task.cluster_id for task in benchmark}
@@ -347,7 +348,7 @@ def _refuse(cfg: RunConfig, side: str, benchmark: Benchmark) -> None:
         raise ConfigError("arm", "evolved", "another name: --test gives this one to the winner")
     if bare := [task.task_id for task in benchmark if not getattr(task, f"{side}_tests")]:
         got = f"{len(bare)} of {len(benchmark)} tasks without {side} tests ({', '.join(bare[:3])})"
-        hint = "benchmark.ids=[...] without them, or the other tests with --scores"
+        hint = "benchmark.ids=[...] without them, or, for training and validation tasks, other --scores"
         raise ConfigError("benchmark", got, "a verdict on every task", hint)
 
 
@@ -398,7 +399,7 @@ def optimize(overrides: Sequence[str], settings: Settings, is_tested: bool = Fal
         import gepa
     except ImportError:
         raise ConfigError("optimize: needs the package gepa", hint="pip install 'reflexion_lab[optimize]'") from None
-    search = Search(overrides, settings)
+    search = Search(overrides, settings, is_tested)
     train, validation, test = search.tasks.values()
     parts = dict.fromkeys(("adapter", "acceptance_criterion", "stop_callbacks", "logger"), search)
     with contextlib.closing(search.models):

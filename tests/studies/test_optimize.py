@@ -75,12 +75,12 @@ class Rude(Student):
 
 class Cut(Student):
     def proposal(self, text, sample):
-        return super().proposal(text, 0) + "\n```python\ndef f" * (sample % 2)
+        return super().proposal(text, 0) + "\n```python\ndef f" * (len(text) % 2)
 
     def complete(self, messages, *, sampling, sample=0):  # cut by the limit, or within a block
         reply = super().complete(messages, sampling=sampling, sample=sample)
         is_open = {"text": reply.text.removesuffix("\n```")}
-        return replace(reply, **(is_open if sample % 2 else {"finish_reason": "length"}))
+        return replace(reply, **(is_open if len(messages[-1].content) % 2 else {"finish_reason": "length"}))
 
 
 class Broken(Student):
@@ -160,8 +160,7 @@ def test_test_tasks_run_only_with_the_flag_and_the_winner_is_an_arm_beside_the_s
     assert "18 won, 0 lost by hidden tests" in screen
     assert [path.name for path in folder.glob("optimize/*/sweeps/refl*")] == [search.name]  # one scope of the caps
     assert "evolved" in repr(rl.compare(*tested.next.split()[2:]))
-    again = searched(folder)
-    assert (again.test, again.hidden, again.next) == (tested.test, tested.hidden, tested.next)
+    assert searched(folder) == replace(tested, paid=0)  # keeps the test
 
 
 def test_the_command_prints_one_screen_and_run_takes_the_winner_by_its_file(folder, first, capsys):
@@ -225,17 +224,13 @@ def test_a_harness_error_is_no_score_and_the_same_command_asks_again(tmp_path, m
     search.models.close()
 
 
-def test_tasks_without_visible_tests_are_refused(tmp_path):
-    row = {
-        "task_id": "a",
-        "prompt": "def f(x):\n",
-        "entry_point": "f",
-        "visible_tests": [],
-        "hidden_tests": ["assert f(1) == 1"],
-    }
-    (tmp_path / "tasks.jsonl").write_text(json.dumps(row))
-    with pytest.raises(ConfigError, match=r"benchmark: got 1 of 1 tasks without visible tests .*benchmark\.ids"):
-        Search(["model=simulated", *SMALL[:3], f"benchmark={tmp_path}/tasks.jsonl"], Settings(max_evaluations=200))
+@pytest.mark.parametrize(("side", "missing", "is_tested"), [("hidden", "visible", False), ("visible", "hidden", True)])
+def test_tasks_without_tests_that_would_score_them_are_refused(tmp_path, side, missing, is_tested):
+    row = {"task_id": "a", "prompt": "def f(x):\n", "entry_point": "f", "visible_tests": [], "hidden_tests": []}
+    (tmp_path / "tasks.jsonl").write_text(json.dumps(row | {f"{side}_tests": ["assert f(1) == 1"]}))
+    words = ["model=simulated", *SMALL[:3], f"benchmark={tmp_path}/tasks.jsonl"]
+    with pytest.raises(ConfigError, match=rf"benchmark: got 1 of 1 tasks without {missing} tests .*benchmark\.ids"):
+        Search(words, Settings(max_evaluations=200), is_tested)
 
 
 def test_the_reflector_learns_from_what_its_words_led_to(tmp_path):
@@ -244,8 +239,7 @@ def test_the_reflector_learns_from_what_its_words_led_to(tmp_path):
     search = Search(overrides(tmp_path, Student, *TWO), Settings(max_evaluations=70))
     batch = search.evaluate(search.tasks["train"][:3], search.seed)
     examples = search.make_reflective_dataset(search.seed, batch, ["solve", "reflect"])
-    assert search.propose_new_texts(search.seed, {"reflect": []}, ["reflect"]) == {}
-    assert (search.unusable, search.models.paid) == (0, 0)
+    assert (search.propose_new_texts(search.seed, {"reflect": []}, ["reflect"]), search.models.paid) == ({}, 0)
     search.models.close()
     assert len(examples["solve"]) == len(examples["reflect"]) == 3
     assert all("ROOT_CAUSE" in example["Generated Outputs"] for example in examples["reflect"])
@@ -307,7 +301,6 @@ def test_killed_and_begun_again_it_gives_the_same_candidates_and_pays_no_call_tw
         (("benchmark.split={test: 0.3}",), {}, r"0 for validation"),
         (("actor=continuation",), {}, r"actor, reflector: got none of them, expected a template with an instruction"),
         (("actor=react",), {}, r"actor: got the template react \(default\), whose words Jinja divides"),
-        (("prompts=paper_style",), {}, r"actor: got the template solve \(paper_style\)"),
         ((*TWO, "reflector.first.shape=service"), {}, r"reflector: got the template reflect_service"),
         (("cache.mode=off",), {}, r"cache\.mode: got off, expected read-write"),
         (("arm=evolved",), {}, r"arm: got evolved, expected another name"),
