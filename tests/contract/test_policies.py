@@ -14,6 +14,7 @@ from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.studies.replay.verify import verify
 from reflexion_lab.studies.run import carry_out
+from reflexion_lab.tasks.evaluators.judge import HiddenTests
 from tests.builders import canonical_bytes
 
 POLICIES = ("chain", "independent", "repair_tree", "best_first", "tree_search")
@@ -100,6 +101,21 @@ def test_a_whole_tree_ignores_passes_and_max_attempts(whole):
         assert len(attempts) == 5 + 3 * sum(not attempt.evaluation.passed for attempt in draws)
         assert attempts[-1].stop_reason == "tree_complete"
     assert any(any(a.evaluation.passed for a in attempts[:-1]) for attempts in log.attempts.values())
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_no_hidden_test_runs_before_the_loop_of_its_task_has_ended(tmp_path, monkeypatch, policy):
+    grade, graded = HiddenTests.grade, []
+
+    def graded_at_end(self, task, number, program):
+        (results,) = (tmp_path / "runs").glob("2*/results.jsonl")
+        assert f'"task_id":"{task.loop_id}"' in results.read_text()
+        graded.append((task.loop_id, number))
+        return grade(self, task, number, program)
+
+    monkeypatch.setattr(HiddenTests, "grade", graded_at_end)
+    log = run_in(tmp_path, policy, "benchmark.load.n=3", "cache.executions=null")
+    assert sorted(graded) == sorted((attempt.task_id, attempt.number) for attempt in log.every)
 
 
 def test_the_size_of_a_whole_tree_is_the_number_of_attempts_that_a_loop_may_have(whole, tmp_path):
