@@ -143,7 +143,7 @@ def path_to(number: int, attempts: Iterable[Attempt]) -> list[Attempt]:
     by_number = {attempt.number: attempt for attempt in attempts}
     path: list[Attempt] = []
     while number != FRESH:
-        if number not in by_number:
+        if number not in by_number or by_number[number].parent >= number:  # a damaged record could lead in a circle
             raise ConfigError("policy", f"attempt {number} as a parent", "the number of an earlier attempt, or 0")
         path.append(by_number[number])
         number = path[-1].parent

@@ -4,6 +4,7 @@ import math
 import random
 
 import pytest
+from msgspec.structs import replace
 
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.loop.policy import BestFirst, Chain, Independent, RepairTree, TreeSearch, is_tree, path_to
@@ -91,6 +92,8 @@ def test_paths_begin_with_a_fresh_draw():
         ConfigError, match="policy: got attempt 9 as a parent, expected the number of an earlier attempt"
     ):
         path_to(9, history)
+    with pytest.raises(ConfigError, match="policy: got attempt 2 as a parent"):  # a damaged record leads in a circle
+        path_to(5, [history[0], replace(history[1], parent=5), *history[2:]])
     assert [before and before.number for before, _ in pairs(history)] == [None, None, 1, 1, 2, 2]
     assert is_tree(history)
     assert not is_tree(grown(Chain(), [0] * 5))

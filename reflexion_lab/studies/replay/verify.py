@@ -210,9 +210,9 @@ def _of_loops(log: Log) -> Iterator[Disagreement]:
             if attempt.parent in known:
                 change = delta(attempt.evaluation, path_to(attempt.parent, history))
                 yield from _unlike(where, attempt, delta=change)
+                known.add(attempt.number)
             else:
                 yield from _unlike(where, attempt, parent="an earlier attempt, or 0")
-            known.add(attempt.number)
             yield from _of_feedback(where, attempt, log.manifest.config.get("evaluator"))
             if grade := log.grades.get((task, attempt.number)):
                 passed = 0 < grade.checks_total == grade.checks_passed
