@@ -10,7 +10,7 @@ from typing import Any
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.runner.config.build import capability, check_targets, has_durable_store, suggestion
 from reflexion_lab.runner.config.initial_items import shows_solutions
-from reflexion_lab.runner.config.parts import draws_from_runs, is_chain, keeps_items, shared_by
+from reflexion_lab.runner.config.parts import draws_from_runs, is_chain, keeps_items, shared_by, with_defaults
 from reflexion_lab.runner.config.record import KEYS, RunConfig, places, scalars
 from reflexion_lab.runner.folder.manifest import SALT, is_own_salt
 
@@ -99,8 +99,9 @@ def _check_policy(cfg: RunConfig) -> None:
     if changing and not is_chain(cfg):
         expected = "policy=chain, or an actor whose draws do not depend on the attempt's number"
         raise ConfigError("policy", f"{_classes(cfg.policy)[0]} with actor {min(changing)}", expected)
-    if 0 < cfg.memory.max_episodes < cfg.loop.max_attempts and not is_chain(cfg):
-        expected = f"loop.max_attempts={cfg.loop.max_attempts} or more: a parent must not be forgotten"
+    longest = 0 if is_chain(cfg) else with_defaults(cfg).loop.max_attempts
+    if 0 < cfg.memory.max_episodes < longest:
+        expected = f"loop.max_attempts={longest} or more: a parent must not be forgotten"
         raise ConfigError("memory.max_episodes", cfg.memory.max_episodes, expected)
     if keys and not is_chain(cfg):
         expected = f"policy=chain, or no {keys[0]}: this memory reads attempts as a chain"
