@@ -53,7 +53,7 @@ class ReflectionFigures(Record, frozen=True, kw_only=True):
     is_reviewed: bool
     """Whether a reflection has a flag. Without any, a run without review and a review without findings look alike."""
     mentions_check: Rate | None
-    """Reflections that name a failing check; None unless reviewed, and where no check failed."""
+    """Reflections that name a failing check; None unless reviewed, and where no check was run."""
     leaks: Rate | None
     """Reflections that contain an expected value, or code; None unless reviewed."""
     base: Rate
@@ -93,14 +93,12 @@ def reflections(log: Log, seed: int = 0) -> ReflectionFigures | None:
     read_keys = {_key(written.attempt) for reading in every for written in reading.read}
     about = _Retries(log.sealed_grades, retries, base, read_keys, log.clusters, seed)
     whole = _group(written, about)
-    has_failures = any(each.attempt.evaluation.failures for each in written)
+    has_checks = any(each.attempt.evaluation.outcome != "no_tests" for each in written)
     return ReflectionFigures(
         n=len(written),
         tasks=len({reflection.attempt.task_id for reflection in written}),
         is_reviewed=bool(whole.flags),
-        mentions_check=_rate(written, lambda words: MISSES not in words.flags)
-        if whole.flags and has_failures
-        else None,
+        mentions_check=_rate(written, lambda words: MISSES not in words.flags) if whole.flags and has_checks else None,
         leaks=_rate(written, lambda words: any(flag in LEAKS for flag in words.flags)) if whole.flags else None,
         base=_of_retries(base, log.clusters),
         base_of="retries without a reflection" if unread else "all retries",

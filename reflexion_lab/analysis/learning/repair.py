@@ -70,10 +70,10 @@ def _tree(case: Case, arm: Arm) -> list[Program]:
     """Tokens are without those that all programs of a task share: of written tests, and of a curator."""
     draws = {attempt.number: attempt for attempt in arm.attempts[case] if not attempt.parent}
     repairs: dict[int, list[tuple[bool, float]]] = defaultdict(list)
+    if deeper := [each for each in arm.attempts[case] if each.parent and each.parent not in draws]:
+        got = f"attempt {deeper[0].number}, which continues attempt {deeper[0].parent}, a repair itself"
+        raise DataError(f"task {case.task_id}", got, EXPECTED)
     for attempt in arm.attempts[case]:
-        if attempt.parent and attempt.parent not in draws:
-            got = f"attempt {attempt.number}, which continues attempt {attempt.parent}, a repair itself"
-            raise DataError(f"task {case.task_id}", got, EXPECTED)
         if attempt.parent and not attempt.memory.own:
             got = f"attempt {attempt.number}, whose prompt shows no program"
             raise DataError(
