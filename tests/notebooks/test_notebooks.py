@@ -19,7 +19,7 @@ SAID = {
         "return None.strip() | AttributeError | null | ✓ null | ✗ import | ✗ unknown",
         "Right: lab 11, ten keywords 5, six keywords 1, of 11.", "shuffled: control:shuffled", "llm_json: llm",
         "stated: 8 forecasts, mean confidence 0.00, came true 0",
-        "simulated: honest | 300 | 0.48 | 145 | 0.187 | 0.002 | 0.066",
+        "simulated: honest | 300 | 0.48 | 145 | 0.187 | 0.250 | 0.045",
     ],
     "07_wisdom": [
         " of 12 solved\nwith wisdom: ",
