@@ -55,15 +55,9 @@ class Satisfied:
 
     def reached(self, attempt: Attempt, history: Sequence[Attempt]) -> str | None:
         review = attempt.reflection
-        if review is None:
-            return None
-        return (
-            "unreadable_review"
-            if review.source == "failed"
-            else "satisfied"
-            if review.category == Category.CORRECT
-            else None
-        )
+        if review and review.source == "failed":
+            return "unreadable_review"
+        return "satisfied" if review and review.category == Category.CORRECT else None
 
 
 class MaxAttempts:

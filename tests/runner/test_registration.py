@@ -21,6 +21,7 @@ from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.config.parts import ConfigError
 from reflexion_lab.runner.folder import registration
 from reflexion_lab.runner.folder.folder import RunFolder
+from reflexion_lab.runner.folder.manifest import config_digest
 from reflexion_lab.runner.folder.registration import FILE, deviations, exploratory, of_runs, read, register, section
 from tests.builders import scripted
 
@@ -211,6 +212,18 @@ def test_each_deviation_of_a_run_is_named(run_of, registered, change, expected):
         change = {"prompt_digests": manifest.prompt_digests | change["prompt_digests"]}
     (reason,) = deviations(registered, replace(manifest, **change))
     assert expected in reason
+
+
+def test_templates_and_the_policy_of_a_chain_that_came_later_are_no_deviation(run_of, registered):
+    manifest = run_of("retry").manifest
+    config = {key: value for key, value in manifest.config.items() if key != "policy"}
+    later = replace(manifest, prompt_digests=manifest.prompt_digests | {"a_later_one": "0123"}, config=config)
+    assert config != manifest.config
+    assert deviations(registered, later) == []
+    assert config_digest(config) == config_digest(manifest.config)
+    tree = {"_target_": "reflexion_lab.loop.policy.Independent"}
+    (reason,) = deviations(registered, replace(manifest, config={**config, "policy": tree}))
+    assert reason == "policy._target_ is reflexion_lab.loop.policy.Independent, registered was no such key"
 
 
 def test_all_settings_of_a_model_are_registered_but_the_place_of_its_file(run_of, registered):

@@ -22,6 +22,7 @@ from reflexion_lab.memory.retrieval.texts import Match
 from reflexion_lab.records import FeedbackSource, Manifest, Record
 from reflexion_lab.runner.config.build import Config, converted, plain
 from reflexion_lab.runner.folder.folder import RunFolder
+from reflexion_lab.runner.folder.manifest import CHAIN
 from reflexion_lab.storage.call_store import Caps
 from reflexion_lab.tasks.benchmarks.stream import Split
 from reflexion_lab.tasks.sandbox.sandbox import Limits
@@ -31,8 +32,6 @@ Place = Annotated[str, msgspec.Meta(min_length=1)]
 Node = dict[str, Any]
 """Config node of a part."""
 NONE: Node = {}
-CHAIN: Node = {"_target_": "reflexion_lab.loop.policy.Chain"}
-"""The policy of configs without one."""
 
 
 class Part(Record, frozen=True, kw_only=True):

@@ -38,6 +38,8 @@ EXECUTION_KEYS = (
     "prices", "silent_replies",
 )  # fmt: skip
 """Config keys that do not affect results; excluded from the digest."""
+CHAIN: dict[str, Any] = {"_target_": "reflexion_lab.loop.policy.Chain"}
+"""The policy of configs without one, which are equal to those that name it."""
 DATA = "benchmark.load.path"
 PLACED = ("sandbox.servers", "store.place", "memory.reflection_files", "benchmark.shard", "embedder.batch_size", DATA)
 """Likewise keys within groups. What a store held at the start is in the run's memory.json; see `same_tasks`."""
@@ -158,7 +160,8 @@ def measured(config: Mapping[str, Any]) -> dict[str, Any]:
     """The part of a config that can affect results, with 1.0 as 1; includes prices if a stop rule reads costs."""
     silent = {key for key in EXECUTION_KEYS if not (key == "prices" and _reads_cost(config))}
     root = config.get("run_root") or "."
-    return {key: _measured(key, value, root) for key, value in config.items() if key not in silent}
+    named = {key: value for key, value in config.items() if key not in silent and (key, value) != ("policy", CHAIN)}
+    return {key: _measured(key, value, root) for key, value in named.items()}
 
 
 def settings(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -289,10 +289,15 @@ def deviations(registration: Registration, run: Manifest) -> list[str]:
         reasons.append(f"arm {run.config.get('arm')} was not registered")
     elif run.seed in registration.seeds:
         whole = registration.registered.at_seed(arm, registration.seeds.index(run.seed))
-        run_as_is = _measured(run)
+        every = _measured(run).items()  # no registered arm reads a template that came later
+        run_as_is = {key: value for key, value in every if key in whole or not key.startswith(TEMPLATE)}
         for key in _differing(run_as_is, whole, _replaced(run.config)):
             reasons.append(f"{key} is {run_as_is.get(key, 'missing')}, registered was {whole.get(key, ABSENT)}")
     return reasons
+
+
+TEMPLATE = "prompt template "
+"""Before the name of a template, among the measured properties."""
 
 
 def _measured(run: Manifest) -> dict[str, Any]:
@@ -302,7 +307,7 @@ def _measured(run: Manifest) -> dict[str, Any]:
         **_settings(run.config),
         TASKS: run.benchmark_digest,
         **{f"fingerprint of {role}": fingerprint for role, fingerprint in models.items() if fingerprint},
-        **{f"prompt template {name}": digest for name, digest in run.prompt_digests.items()},
+        **{f"{TEMPLATE}{name}": digest for name, digest in run.prompt_digests.items()},
         **_inputs(run.provenance),
     }
 
