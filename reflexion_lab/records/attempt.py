@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from enum import StrEnum
 from operator import add, attrgetter
+from typing import Any, Literal
 
 import msgspec
 from msgspec.structs import force_setattr, replace
@@ -137,6 +138,10 @@ class Completion(Record, frozen=True, kw_only=True):
     """Reasoning that the server returned beside the reply."""
 
 
+Kind = Literal["function", "program", "answer", "actions"]
+"""What solves a task: a Python function; a program that reads standard input; a text; actions in an environment."""
+
+
 class Task(Record, frozen=True, kw_only=True):
     """One problem of a benchmark."""
 
@@ -147,9 +152,18 @@ class Task(Record, frozen=True, kw_only=True):
     prompt: str
     """Text that the actor reads. For HumanEval-style tasks: Python that ends in the docstring of `entry_point`."""
     entry_point: str
-    """The function that the tests call; inside tests it is also known as `candidate`."""
+    """The function that the tests call; inside tests it is also known as `candidate`. "" if `kind` has none."""
+    kind: Kind = "function"
+    data: dict[str, Any] = {}
+    """Public particulars of other kinds: what an environment starts from, how answers are compared, limits."""
+    requires: tuple[str, ...] = ()
+    """Installed packages that the solution may import."""
+    released: str = ""
+    """ISO date of the problem's publication; in no prompt. "" if unknown."""
     visible_tests: tuple[str, ...] = ()
-    """Check sources, each run in order in one namespace; the loop may see and run these."""
+    """Check sources, each run in order in one namespace; the loop may see and run these. Of other kinds: input and
+    output of a program as JSON, an accepted answer, a goal of the environment.
+    """
     hidden_tests: tuple[str, ...] = ()
     """Check sources that only the judge runs."""
     base_tests: int = 0
@@ -186,7 +200,7 @@ class Task(Record, frozen=True, kw_only=True):
     def __repr__(self) -> str:
         """Without hidden tests and solution, since notebooks store their output."""
         visible, hidden = len(self.visible_tests), len(self.hidden_tests)
-        return f"Task({self.task_id}: {self.entry_point}, {visible} visible and {hidden} hidden tests)"
+        return f"Task({self.task_id}: {self.entry_point or self.kind}, {visible} visible and {hidden} hidden tests)"
 
     @property
     def canonical_program(self) -> str:
@@ -194,7 +208,8 @@ class Task(Record, frozen=True, kw_only=True):
         name = re.escape(self.entry_point)
         whole = rf"^(?:(?:async[ \t]+)?def|class)[ \t]+{name}\b|^{name}[ \t]*="
         body = self.canonical_solution
-        return body if not body.strip() or re.search(whole, body, re.MULTILINE) else self.prompt + body
+        is_whole = self.kind != "function" or not body.strip() or re.search(whole, body, re.MULTILINE)
+        return body if is_whole else self.prompt + body
 
 
 OUTCOMES = (

@@ -84,6 +84,7 @@ class LLMReflector:
     def reflect(self, task: Task, attempt: Attempt, episodes: Sequence[Episode]) -> Reflection:
         """Raises ReflectionError if the reply was withheld or cannot be read; exceptions of the model pass through."""
         name, grammar = self.form(attempt)
+        name = self.prompts.of_kind(name, task)
         sampling = replace(self.sampling, grammar=grammar if self.constrained else "")
         # The prompt holds the attempt's number, so no two draws within one task's loop are the same call.
         prompt = Message(role="user", content=self._prompt(name, task, attempt, episodes))

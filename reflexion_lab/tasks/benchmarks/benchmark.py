@@ -135,14 +135,18 @@ def draw(seed: int, purpose: str, name: str) -> str:
     return hashlib.sha256(f"{seed}:{purpose}:{name}".encode(errors="surrogatepass")).hexdigest()
 
 
+_LATER = {"initial_code": "", "base_tests": 0, "kind": "function", "data": {}, "requires": [], "released": ""}
+"""Fields that most tasks lack, with what they have then, in no digest: digests of before stay."""
+
+
 def _digest(tasks: Sequence[Task]) -> str:
     """SHA-256 of the tasks' JSON, which is never in memory as a whole."""
     sha256 = hashlib.sha256(b"[")
     for number, task in enumerate(tasks):
         row = msgspec.to_builtins(task)
         del row["cluster"], row["repetition"]  # they change no result of a task
-        for name in ("initial_code", "base_tests"):  # most have none
-            if not row[name]:
+        for name, usual in _LATER.items():
+            if row[name] == usual:
                 del row[name]
         sha256.update(b"," * bool(number) + msgspec.json.encode(row, order="sorted"))
     sha256.update(b"]")

@@ -33,7 +33,7 @@ def vacuous(task: Task, tests: Sequence[str], executor: Sandbox) -> str:
     A right answer may be None or an exception: a stub's pass counts only if the canonical solution passes without
     giving either; without one, if a program passes whose answers are equal to nothing.
     """
-    if not tests or any(_fails_with_none(test, task) for test in tests):
+    if task.kind != "function" or not tests or any(_fails_with_none(test, task) for test in tests):
         return ""
     named = next((flaw for test in tests for flaw in flaws(test)), "")
     if named and all(map(_flaw, chain.from_iterable(map(_statements, tests)))):

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from reflexion_lab.protocols import Sandbox
 from reflexion_lab.records import WITHHELD, Check, Evaluation, Task, Trajectory
+from reflexion_lab.tasks.evaluators.executed import executed
 from reflexion_lab.text.lines import by_text_of, output_by_text, where
 
 
@@ -33,7 +34,7 @@ def run_tests(
         outcome, why = without_program(task, finish_reason)
         checks = tuple(Check(name=test, outcome=outcome, message=why) for test in tests)
         return evaluation_by(checks, feedback(checks))
-    execution = sandbox.run(program, task.entry_point, tests, task.setup, task.cpu_seconds)
+    execution = executed(task, program, tests, sandbox)
     text = feedback(execution.checks, execution.output, program)
     return evaluation_by(execution.checks, text, execution.output, execution.seconds)
 

@@ -175,7 +175,7 @@ def measured(tasks: Iterable[Task], executor: Sandbox, workers: int) -> tuple[tu
 
     def execute(task: Task) -> Execution | None:
         tests = (*task.visible_tests, *task.hidden_tests)
-        if not (task.canonical_solution.strip() and tests):
+        if task.kind != "function" or not (task.canonical_solution.strip() and tests):
             return None
         return executor.run(task.canonical_program, task.entry_point, tests, task.setup)
 

@@ -243,6 +243,11 @@ class Prompts:
         """The instruction of a template; "" if it has none."""
         return dict(self._own).get(name) or _instruction(_source(name + SUFFIX, self.variant) or "")
 
+    def of_kind(self, name: str, task: Task) -> str:
+        """The template `name` for tasks of this kind: `NAME_KIND` if there is one."""
+        own = f"{name}_{task.kind}"
+        return name if task.kind == "function" or _source(own + SUFFIX, self.variant) is None else own
+
     def render(self, name: str, **variables: object) -> str:
         """The prompt `name`. Raises jinja2.UndefinedError if a declared variable is missing."""
         template = _environment(self.variant, self._own).get_template(name + SUFFIX)
@@ -480,7 +485,7 @@ class PromptedModel:
         If the model rejects the prompt as too long, or for an unknown reason, it is called once more with less memory:
         in proportion to the model's token count, or half if it gives none. Exceptions of the model pass through.
         """
-        name = name if self.style == "chat" else f"continue_{name}"
+        name = self.prompts.of_kind(name if self.style == "chat" else f"continue_{name}", task)
         about = {"prompt": task.prompt, **variables}
         limit = max_prompt_tokens(self.model, self.sampling)
         fitted = self.prompts.fit(name, limit if limit is None else int(limit / memory.token_ratio), memory, **about)

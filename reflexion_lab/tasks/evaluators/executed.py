@@ -1,0 +1,13 @@
+"""Executes the checks of a task on its solution, by the task's kind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from reflexion_lab.protocols import Sandbox
+from reflexion_lab.records import Execution, Task
+
+
+def executed(task: Task, solution: str, checks: Sequence[str], sandbox: Sandbox) -> Execution:
+    """The outcome of each check of `checks` on `solution`, in order. Raises HarnessError, as of `Sandbox.run`."""
+    return sandbox.run(solution, task.entry_point, checks, task.setup, task.cpu_seconds)
