@@ -139,6 +139,11 @@ class Sandbox(Protocol):
         limits follow; 0 for the default limits. Raises HarnessError: the sandbox failed, so there is no verdict.
         """
 
+    def run_program(self, program: str, checks: Sequence[str], terms: Any, cpu_seconds: float = 0.0) -> Execution:
+        """Execute a whole program on the input of each check and compare its outputs by `terms`, a
+        `tasks.sandbox.programs.Terms`. Raises HarnessError as `run`.
+        """
+
 
 class Evaluator(Protocol):
     """Judges a program by the feedback tests."""

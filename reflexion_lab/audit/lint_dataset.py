@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Literal, NamedTuple
 
+from msgspec.structs import replace
+
 from reflexion_lab.analysis.stats.bootstrap import rate
 from reflexion_lab.analysis.stats.intervals import Rate
 from reflexion_lab.errors import HarnessError
@@ -21,7 +23,9 @@ from reflexion_lab.records import Check, Execution, Task
 from reflexion_lab.tasks.benchmarks.mutants import Mutant, mutants
 from reflexion_lab.tasks.benchmarks.similar import near_duplicates
 from reflexion_lab.tasks.benchmarks.vacuous import flaws, vacuous
+from reflexion_lab.tasks.evaluators.executed import EXECUTED, executed
 from reflexion_lab.tasks.evaluators.unit_tests import describe
+from reflexion_lab.tasks.sandbox.programs import case
 from reflexion_lab.text.replies.extract import preamble
 from reflexion_lab.text.replies.syntax import Parser, bound_names, tree_of
 from reflexion_lab.text.shorten import line
@@ -125,9 +129,11 @@ def lint(
 
 def parses(tasks: Sequence[Task]) -> Iterator[Row]:
     for task in tasks:
-        named = [("the canonical solution", task.canonical_program), ("the setup", task.setup)]
-        named += [(f"visible test {i}", test) for i, test in enumerate(task.visible_tests, 1)]
-        named += [(f"hidden test {i}", test) for i, test in enumerate(task.hidden_tests, 1)]
+        named = [("the canonical solution", task.canonical_program)] if task.kind in EXECUTED else []
+        if task.kind == "function":
+            named += [("the setup", task.setup)]
+            named += [(f"visible test {i}", test) for i, test in enumerate(task.visible_tests, 1)]
+            named += [(f"hidden test {i}", test) for i, test in enumerate(task.hidden_tests, 1)]
         for name, code in named:
             if Parser().parse(code) is None:
                 yield "error", task.task_id, f"{name} is not Python: {line(code, DETAIL_CHARS)}"
@@ -139,7 +145,7 @@ def suites(tasks: Sequence[Task]) -> Iterator[Row]:
             yield "error", task.task_id, "no hidden test: nothing can be judged"
         if not task.visible_tests:
             yield "warning", task.task_id, "no visible test: the loop gets no feedback"
-        for test in (*task.visible_tests, *task.hidden_tests):
+        for test in (*task.visible_tests, *task.hidden_tests) if task.kind == "function" else ():
             if not test.strip():
                 yield "error", task.task_id, "an empty test passes every program"
             elif wrong := [*flaws(test)]:
@@ -149,7 +155,7 @@ def suites(tasks: Sequence[Task]) -> Iterator[Row]:
 
 
 def entry_points(tasks: Sequence[Task]) -> Iterator[Row]:
-    for task in tasks:
+    for task in (task for task in tasks if task.kind == "function"):
         name = task.entry_point
         if not name.isidentifier():
             yield "error", task.task_id, f"{name!r} is not a function name"
@@ -169,10 +175,10 @@ def entry_points(tasks: Sequence[Task]) -> Iterator[Row]:
 def disjoint(tasks: Sequence[Task]) -> Iterator[Row]:
     """Hidden tests shown by a visible one: equal text, an equal assert in another layout, or the same call."""
     for task in tasks:
-        visible = [_claims(test, task.entry_point) for test in task.visible_tests]
+        visible = [_claims(test, task) for test in task.visible_tests]
         overlaps = dict[int, str]()
         for i, test in enumerate(task.hidden_tests):
-            own = _claims(test, task.entry_point)
+            own = _claims(test, task)
             for kind, claims in own.items():
                 if any(claims & other[kind] for other in visible):
                     overlaps.setdefault(i, f"the {kind} of a visible test: {line(test, DETAIL_CHARS)}")
@@ -209,8 +215,11 @@ def _twice(
             yield severity, other, f"has {name} of {first}"
 
 
-def _claims(test: str, entry_point: str) -> dict[str, set[str]]:
-    """Canonical forms of a test's text, asserts, and calls of the entry point."""
+def _claims(test: str, task: Task) -> dict[str, set[str]]:
+    """Canonical forms of a test's text, asserts, and calls of the entry point; or a program's input."""
+    entry_point = task.entry_point
+    if task.kind != "function":
+        return {"text": {test}, "input": {" ".join(case(test).input.split())} if task.kind == "program" else set()}
     tree = Parser().parse(test)
     nodes = list(ast.walk(tree)) if tree else []
     for node in nodes:
@@ -292,7 +301,7 @@ def difference(program: str, mutant: Mutant) -> str:
 
 
 def _run(executor: Sandbox, task: Task, program: str, tests: Sequence[str], cpu_seconds: float = 0.0) -> Execution:
-    execution = executor.run(program, task.entry_point, tests, task.setup, cpu_seconds)
+    execution = executed(replace(task, cpu_seconds=cpu_seconds), program, tests, executor)
     if any(check.outcome == "harness_error" for check in execution.checks):
         raise HarnessError(f"{task.task_id}: the sandbox has no verdict; run `reflexion-lab doctor`")
     return execution

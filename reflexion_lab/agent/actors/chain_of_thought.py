@@ -19,6 +19,8 @@ class ChainOfThought:
     and the model continues with comment lines and code.
     """
 
+    kinds = ("function", "program", "answer")
+
     def __init__(self, model: Model, sampling: Sampling, prompts: Prompts | None = None, style: Style = "chat") -> None:
         self.ask = PromptedModel(model, sampling, prompts, style)
 

@@ -22,6 +22,7 @@ class Continuation:
     """
 
     continues_a_file = True
+    kinds = ("function",)
 
     def __init__(self, model: Model, sampling: Sampling, prompts: Prompts | None = None) -> None:
         self.ask = PromptedModel(model, sampling, prompts, "continuation")

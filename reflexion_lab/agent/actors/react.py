@@ -42,6 +42,8 @@ class ReAct:
     observation in characters, 80 or more.
     """
 
+    kinds = ("function",)
+
     @validated
     def __init__(
         self,

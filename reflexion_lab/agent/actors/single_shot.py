@@ -8,7 +8,9 @@ from reflexion_lab.text.prompts.render import PromptedModel, Prompts
 
 
 class SingleShot:
-    """Asks for the whole function; the prompt lists earlier failures under "Earlier attempts"."""
+    """Asks for the whole function or program; the prompt lists earlier failures under "Earlier attempts"."""
+
+    kinds = ("function", "program", "answer")
 
     def __init__(self, model: Model, sampling: Sampling, prompts: Prompts | None = None) -> None:
         self.ask = PromptedModel(model, sampling, prompts, "chat")

@@ -34,7 +34,11 @@ class LLMCritic:
         `mistakes`: mistakes on similar tasks; the prompt contains as many as fit.
         """
         if not program.strip():
-            return Critique(severity=1.0, issues=(f"There is no code for {task.entry_point}.",), source="llm")
+            return Critique(
+                severity=1.0,
+                issues=(f"There is no code for {task.entry_point}." if task.entry_point else "There is no program.",),
+                source="llm",
+            )
         messages = (Message(role="user", content=self._prompt(task, program, mistakes)),)
         completion = self.model.complete(messages, sampling=self.sampling)
         if completion.finish_reason in WITHHELD:
@@ -62,7 +66,7 @@ class LLMCritic:
 
         def rendered(draft: str, examples: Sequence[object] = (), mistakes: Sequence[Mistake] = ()) -> str:
             about = {"prompt": task.prompt, "program": draft, "examples": examples, "mistakes": mistakes}
-            return self.prompts.render("critique", **about)
+            return self.prompts.render(self.prompts.of_kind("critique", task), **about)
 
         fit = partial(fits, model=self.model, sampling=self.sampling)
         draft = longest(without_prompt(program, task), lambda draft: fit(rendered(draft)))

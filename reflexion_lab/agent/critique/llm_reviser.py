@@ -32,5 +32,7 @@ class LLMReviser:
 
     def _fits(self, task: Task, draft: str, critique_texts: dict[str, tuple[str, ...]]) -> bool:
         name = "revise" if self.ask.style == "chat" else "continue_revise"
-        text = self.ask.prompts.render(name, examples=(), prompt=task.prompt, program=draft, **critique_texts)
+        text = self.ask.prompts.render(
+            self.ask.prompts.of_kind(name, task), examples=(), prompt=task.prompt, program=draft, **critique_texts
+        )
         return fits(text, self.ask.model, self.ask.sampling)

@@ -27,6 +27,7 @@ from reflexion_lab.errors import DataError
 from reflexion_lab.io.files import unpacked
 from reflexion_lab.records import Task
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
+from reflexion_lab.tasks.sandbox.programs import Terms, case
 from reflexion_lab.text.replies.syntax import UNPARSABLE, tree_of
 
 T = TypeVar("T")
@@ -132,13 +133,21 @@ def _converted(fields: object, kind: type[T]) -> T:
 
 
 def checked(task: Task) -> Task:
-    """`task`; raises DataError unless it has an id, its entry point is an identifier and its tests are Python."""
+    """`task`; raises DataError unless it has an id, its entry point is an identifier and its tests are Python, or those
+    of a program are inputs and outputs.
+    """
     for field in ("task_id", "prompt", "canonical_solution"):
         if re.search("[\ud800-\udfff]", getattr(task, field)):
             raise DataError(f"field $.{field}", "half a character (a lone surrogate)", "Unicode")
     if not task.task_id or "\x00" in task.task_id:
         got = repr(task.task_id) if task.task_id else "an empty str"
         raise DataError("field $.task_id", got, "a name")
+    if task.kind == "program":
+        Terms.of(task.data)
+        for test in (*task.visible_tests, *task.hidden_tests):
+            case(test)
+    if task.kind != "function":
+        return task
     if not task.entry_point.isidentifier() or keyword.iskeyword(task.entry_point):
         raise DataError("field $.entry_point", repr(task.entry_point), "a Python identifier")
     tests = {"visible_tests": task.visible_tests, "hidden_tests": task.hidden_tests}

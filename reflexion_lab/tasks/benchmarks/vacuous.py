@@ -9,6 +9,7 @@ from itertools import chain
 from reflexion_lab.protocols import Sandbox
 from reflexion_lab.records import Task
 from reflexion_lab.tasks.sandbox.apart import judge, prepare
+from reflexion_lab.tasks.sandbox.programs import case
 from reflexion_lab.tasks.sandbox.suites import is_main_guard
 from reflexion_lab.text.replies.syntax import UNPARSABLE, tree_of
 
@@ -33,6 +34,8 @@ def vacuous(task: Task, tests: Sequence[str], executor: Sandbox) -> str:
     A right answer may be None or an exception: a stub's pass counts only if the canonical solution passes without
     giving either; without one, if a program passes whose answers are equal to nothing.
     """
+    if task.kind == "program" and tests and not any(case(test).output.split() for test in tests):
+        return "a program passes that prints nothing"
     if task.kind != "function" or not tests or any(_fails_with_none(test, task) for test in tests):
         return ""
     named = next((flaw for test in tests for flaw in flaws(test)), "")

@@ -6,8 +6,14 @@ from collections.abc import Sequence
 
 from reflexion_lab.protocols import Sandbox
 from reflexion_lab.records import Execution, Task
+from reflexion_lab.tasks.sandbox.programs import Terms
+
+EXECUTED = ("function", "program")
+"""Kinds of tasks whose solutions the sandbox executes."""
 
 
 def executed(task: Task, solution: str, checks: Sequence[str], sandbox: Sandbox) -> Execution:
     """The outcome of each check of `checks` on `solution`, in order. Raises HarnessError, as of `Sandbox.run`."""
+    if task.kind == "program":
+        return sandbox.run_program(solution, checks, Terms.of(task.data), task.cpu_seconds)
     return sandbox.run(solution, task.entry_point, checks, task.setup, task.cpu_seconds)

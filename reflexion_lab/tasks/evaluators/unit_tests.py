@@ -41,10 +41,11 @@ def run_tests(
 
 def without_program(task: Task, finish_reason: str) -> tuple[str, str]:
     """Outcome of an attempt without a program, and a message."""
+    what = f"code for {task.entry_point}" if task.entry_point else task.kind
     if finish_reason in WITHHELD:
-        return finish_reason, f"no code for {task.entry_point} was given: the reply ended in {finish_reason}"
+        return finish_reason, f"no {what} was given: the reply ended in {finish_reason}"
     cut = ", which broke off at max_tokens" * (finish_reason == "length")
-    return "extraction_failed", f"no code for {task.entry_point} was found in the reply{cut}"
+    return "extraction_failed", f"no {what} was found in the reply{cut}"
 
 
 def evaluation_by(checks: tuple[Check, ...], text: str, output: str = "", seconds: float = 0.0) -> Evaluation:

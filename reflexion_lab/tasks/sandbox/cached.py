@@ -7,7 +7,7 @@ import functools
 import hashlib
 import sys
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,10 @@ from msgspec.structs import replace
 from reflexion_lab.errors import HarnessError
 from reflexion_lab.protocols import Sandbox
 from reflexion_lab.records import Execution, Task
+from reflexion_lab.tasks.evaluators.executed import EXECUTED, executed
 from reflexion_lab.tasks.evaluators.unit_tests import describe
+from reflexion_lab.tasks.sandbox.programs import Terms
+from reflexion_lab.tasks.sandbox.sandbox import EXACT
 from reflexion_lab.tasks.sandbox.sandbox import Sandbox as Processes
 from reflexion_lab.text.replies import syntax
 from reflexion_lab.text.shorten import line
@@ -87,12 +90,23 @@ class CachedSandbox:
         self, program: str, entry_point: str, checks: Sequence[str], setup: str = "", cpu_seconds: float = 0.0
     ) -> Execution:
         """As `Sandbox.run`; also raises HarnessError if the file cannot be used."""
-        if self._database is None:
-            self.misses += 1
-            return self._sandbox.run(program, entry_point, checks, setup, cpu_seconds)
         request = (program, entry_point, tuple(checks), setup)
         times = self.limits.times(cpu_seconds)
-        key = execution_key(version(), sys.version, self.layers, self.limits, times, *request)
+        return self._once(lambda: self._sandbox.run(*request, cpu_seconds), times, *request)
+
+    def run_program(
+        self, program: str, checks: Sequence[str], terms: Terms = EXACT, cpu_seconds: float = 0.0
+    ) -> Execution:
+        """As `Sandbox.run_program`; also raises HarnessError if the file cannot be used."""
+        request, times = (program, tuple(checks), terms), self.limits.times(cpu_seconds, terms.seconds)
+        return self._once(lambda: self._sandbox.run_program(*request, cpu_seconds), times, "program", *request)
+
+    def _once(self, execute: Callable[[], Execution], *request: object) -> Execution:
+        """The execution of a request, from the file if it is there."""
+        if self._database is None:
+            self.misses += 1
+            return execute()
+        key = execution_key(version(), sys.version, self.layers, self.limits, *request)
         future = Future[Execution]()
         with self._lock:
             if waiting := self._here.get(key):
@@ -103,11 +117,11 @@ class CachedSandbox:
             else:
                 self.misses += 1
                 self._here[key] = future
-        return waiting.result() if waiting else self._execute(key, future, *request, cpu_seconds)
+        return waiting.result() if waiting else self._execute(key, future, execute)
 
-    def _execute(self, key: str, future: Future[Execution], *request: Any) -> Execution:
+    def _execute(self, key: str, future: Future[Execution], execute: Callable[[], Execution]) -> Execution:
         try:
-            execution = self._sandbox.run(*request)
+            execution = execute()
             if execution.is_doubtful or not execution.timed_out:
                 with self._lock:
                     if not execution.is_doubtful:
@@ -175,9 +189,9 @@ def measured(tasks: Iterable[Task], executor: Sandbox, workers: int) -> tuple[tu
 
     def execute(task: Task) -> Execution | None:
         tests = (*task.visible_tests, *task.hidden_tests)
-        if task.kind != "function" or not (task.canonical_solution.strip() and tests):
+        if task.kind not in EXECUTED or not (task.canonical_solution.strip() and tests):
             return None
-        return executor.run(task.canonical_program, task.entry_point, tests, task.setup)
+        return executed(task, task.canonical_program, tests, executor)
 
     timed, failing = [], []
     with ThreadPoolExecutor(workers) as pool:

@@ -4,7 +4,8 @@ Started as `python -s -S -P harness.py SOCKET FOLDER MEMORY FILE_SIZE OPEN_FILES
 by exec and not as a fork of the lab, whose memory has API keys and hidden tests. The server does not read requests:
 request, report and output are descriptors that the lab passes to the child, so that no candidate inherits the tests of
 an earlier one. With a fourth descriptor, the request of a trusted child, it forks that child, too: both are fresh forks
-with a connection between them, and only the trusted one has the report (`standin.py`).
+with a connection between them, and only the trusted one has the report (`standin.py`). A script (`script.py`) has the
+fourth descriptor as standard input, and writes its output into the report: it has nothing else to report.
 
 Request (marshal, because lab and server are the same interpreter): `nonce, program, entry_point, setup`, and `checks`:
 tuples (imports, calls) of code to evaluate, or code of a whole check. Report: one line per check, `nonce [index,
@@ -34,6 +35,7 @@ if __name__ == "__main__":  # inside the sandbox these are files without a packa
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
     import child  # type: ignore[import-not-found]
     import lockdown  # type: ignore[import-not-found]
+    import script  # type: ignore[import-not-found]
     import semaphores  # type: ignore[import-not-found]
 
     if sys.argv[-1] == "1":  # each module makes forks slower
@@ -41,10 +43,10 @@ if __name__ == "__main__":  # inside the sandbox these are files without a packa
 
     del sys.path[0]
 else:
-    from reflexion_lab.tasks.sandbox import child, lockdown, semaphores, standin
+    from reflexion_lab.tasks.sandbox import child, lockdown, script, semaphores, standin
 
-ASK = struct.Struct("<dI")
-"""Wall seconds, CPU seconds."""
+ASK = struct.Struct("<dI?")
+"""Wall seconds, CPU seconds, and whether it is a script."""
 STATUS = struct.Struct("<idd???")
 """Exit code (negative: signal), wall and CPU seconds, and whether the layers were in force, the child timed out, and it
 was ended because its private folder was full."""
@@ -109,14 +111,16 @@ def serve(connection: socket.socket, folder: str, layers: lockdown.Lockdown) -> 
         ask, descriptors, _, _ = socket.recv_fds(connection, ASK.size, 4)
         if len(ask) < ASK.size:
             return
-        wall, cpu = ASK.unpack(ask)
+        wall, cpu, is_script = ASK.unpack(ask)
         start = time.monotonic()
         os.chdir(folder)  # again: without Landlock a candidate may have replaced the folder
         request, report, output, *trusted = descriptors
         ended, alive = os.pipe()
         # Role, request, and what becomes the descriptors from 1 to CALLS; 0 is the null device.
-        children = [("candidate", request, (output, output, report, alive, 0))]
-        if trusted:
+        children: list[tuple[str, int, tuple[int, ...]]] = [("candidate", request, (output, output, report, alive, 0))]
+        if is_script:
+            children = [("script", request, (report, output, 0, alive, *trusted))]
+        elif trusted:
             ours, theirs = (end.detach() for end in socket.socketpair())
             children = [
                 ("trusted", trusted[0], (0, output, report, alive, ours)),
@@ -255,9 +259,14 @@ def run_child(role: str, request: int, layers: lockdown.Lockdown, cpu: int) -> N
         if role == "trusted":
             layers.hide()
         request_fields: dict[str, Any] = marshal.loads(os.read(request, os.fstat(request).st_size))
-        layers.enter(cpu)
-        os.closerange(child.CALLS if role == "candidate" else CONNECTION, 256)
+        if role == "script":
+            os.dup2(child.CALLS, 0)
+            os.close(child.REPORT)
+        layers.enter(cpu, request_fields.get("memory", 0))
+        os.closerange(CONNECTION if role in ("trusted", "called") else child.CALLS, 256)
         os.write(ALIVE, b".")
+        if role == "script":
+            os._exit(script.run(request_fields["program"]))
         if role == "candidate":
             child.run_checks(request_fields)
         elif role == "called":

@@ -172,8 +172,14 @@ class Lockdown:
         if LINUX:
             LIBC.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
 
-    def enter(self, cpu_seconds: int) -> None:
-        """Enter the remaining layers in this child. Raises OSError if a layer refuses."""
+    def enter(self, cpu_seconds: int, memory: int = 0) -> None:
+        """Enter the remaining layers in this child, with at most `memory` more bytes unless that is 0.
+
+        Raises OSError if a layer refuses.
+        """
+        if memory and LINUX:
+            lowest = _at_most(resource.RLIMIT_AS, address_space() + memory)
+            resource.setrlimit(resource.RLIMIT_AS, (lowest, lowest))
         if LINUX:
             LIBC.prctl(PR_SET_PDEATHSIG, 9, 0, 0, 0)
         # SIGKILL follows one second later, for a program that catches SIGXCPU.
@@ -194,6 +200,15 @@ class Lockdown:
     def _call(result: int, layer: str) -> None:
         if result < 0:
             raise OSError(ctypes.get_errno(), f"the sandbox layer {layer} refused to enter")
+
+
+def address_space() -> int:
+    """Bytes of this process's address space; 0 where the system does not say."""
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return int(file.read().split()[0]) * resource.getpagesize()
+    except OSError:
+        return 0
 
 
 def _at_most(limit: int, value: int) -> int:

@@ -41,6 +41,7 @@ from reflexion_lab.tasks.sandbox.child import CALLED
 from reflexion_lab.tasks.sandbox.comparison import Decoder, Unreadable
 from reflexion_lab.tasks.sandbox.harness import ASK, OUT_OF_MEMORY, STATUS, sweep
 from reflexion_lab.tasks.sandbox.lockdown import layers
+from reflexion_lab.tasks.sandbox.programs import STUCK, Terms, case, compared, name_of, raised
 from reflexion_lab.text.replies.syntax import UNPARSABLE
 
 HARNESS = Path(__file__).with_name("harness.py")
@@ -84,14 +85,16 @@ class Limits(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         check_fields(self)
 
-    def times(self, canonical: float) -> tuple[float, int]:
-        """Wall and (integer) CPU limits for a canonical solution that uses `canonical` CPU seconds."""
-        cpu = max(self.cpu_seconds, self.cpu_factor * canonical)
+    def times(self, canonical: float, most: float = math.inf) -> tuple[float, int]:
+        """Wall and (integer) CPU limits for a canonical solution that uses `canonical` CPU seconds, for a task that
+        allows `most` CPU seconds.
+        """
+        cpu = min(max(self.cpu_seconds, self.cpu_factor * canonical), most)
         return self.wall_seconds * cpu / self.cpu_seconds, math.ceil(cpu)
 
-    def here(self, canonical: float) -> tuple[float, int]:
+    def here(self, canonical: float, most: float = math.inf) -> tuple[float, int]:
         """`times` on this machine."""
-        wall, cpu = self.times(canonical)
+        wall, cpu = self.times(canonical, most)
         return wall * slowness(), math.ceil(cpu * slowness())
 
 
@@ -120,6 +123,10 @@ class Job(NamedTuple):
     program: Mapping[str, object]
     trusted: Mapping[str, object] | None = None
     """For checks that run apart from the program."""
+    input: bytes | None = None
+    """Standard input of a script; None for a program whose functions are called."""
+    seconds: float = math.inf
+    """CPU seconds that the task allows."""
 
 
 TRIVIAL = Job({"program": "f = abs", "entry_point": "f", "setup": "", "checks": []})
@@ -162,14 +169,16 @@ class Server:
         Raises HarnessError, OSError: the server is gone or broken; says nothing about the program.
         """
         nonce = secrets.token_hex(16)
-        wall, cpu = self.limits.here(canonical_seconds)
-        requests = [{**job.program, "nonce": "" if job.trusted else nonce}]
-        requests += [{**job.trusted, "nonce": nonce}] if job.trusted else []
-        request, report, output, *trusted = files = [_unnamed_file() for _ in range(2 + len(requests))]
+        wall, cpu = self.limits.here(canonical_seconds, job.seconds)
+        is_script = job.input is not None
+        contents = [marshal.dumps({**job.program, "nonce": "" if job.trusted else nonce})]
+        contents += [marshal.dumps({**job.trusted, "nonce": nonce})] if job.trusted else []
+        contents += [job.input] if job.input is not None else []
+        request, report, output, *others = files = [_unnamed_file() for _ in range(2 + len(contents))]
         try:
-            for file, fields in zip((request, *trusted), requests, strict=True):
-                os.pwrite(file, marshal.dumps(fields), 0)
-            socket.send_fds(self.socket, [ASK.pack(wall, cpu)], files)
+            for file, content in zip((request, *others), contents, strict=True):
+                os.pwrite(file, content, 0)
+            socket.send_fds(self.socket, [ASK.pack(wall, cpu, is_script)], files)
             self._wait_at_most(wall + GRACE * slowness())
             try:
                 reply = self.socket.recv(STATUS.size, socket.MSG_WAITALL)
@@ -178,7 +187,9 @@ class Server:
             if len(reply) < STATUS.size:
                 raise HarnessError(self._why())
             status, seconds, cpu_used, locked, timed_out, is_full = STATUS.unpack(reply)
-            printed = os.pread(output, 4 * self.limits.output_chars, 0).decode(errors="replace")
+            most = 4 * self.limits.output_chars
+            start = max(0, os.fstat(output).st_size - most) if is_script else 0  # a traceback is the last it writes
+            printed = os.pread(output, most, start).decode(errors="replace")
             if not locked:
                 raise HarnessError(f"the isolation layers could not be entered: {printed.strip() or status}")
             lines = os.pread(report, os.fstat(report).st_size, 0)
@@ -186,7 +197,7 @@ class Server:
             for file in files:
                 os.close(file)
         self.has_run = True
-        output_text = printed[: self.limits.output_chars]
+        output_text = printed if is_script else printed[: self.limits.output_chars]
         return Reported(lines, nonce, output_text, status, timed_out, is_full, seconds, cpu_used)
 
     def is_swept(self) -> bool:
@@ -249,11 +260,12 @@ def _unnamed_file() -> int:
 
 
 __all__ = ["Limits", "Sandbox"]
-DEFAULTS = Limits()
+DEFAULTS, EXACT = Limits(), Terms()
 CPU_USED_UP = 0.9
 """Share of its CPU limit from which a program that timed out is no victim of a busy machine."""
-TROUBLE = re.compile(rb'Error", "\[Errno (?:5|11|12|23|28|122)\]|"can\'t start new thread')
-"""An error in a report that the machine may have caused: EIO, EAGAIN, ENOMEM, ENFILE, ENOSPC, EDQUOT; no thread."""
+TROUBLE = re.compile(rb'Error(?:", "|: )\[Errno (?:5|11|12|23|28|122)\]|(?:"|Error: )can\'t start new thread')
+"""An error in a report, or in the errors of a script, that the machine may have caused: EIO, EAGAIN, ENOMEM, ENFILE,
+ENOSPC, EDQUOT; no thread."""
 SCARCE = 1 / 8
 """Share of a program's memory limit below which the machine's available memory counts as exhausted."""
 PAUSES = (1.0, 5.0, 0.0)
@@ -336,6 +348,36 @@ class Sandbox:
             is_doubtful=any(child.is_doubtful for child in children),
         )
 
+    def run_program(
+        self, program: str, checks: Sequence[str], terms: Terms = EXACT, cpu_seconds: float = 0.0
+    ) -> Execution:
+        """Run a whole program on the input of each check, in a fresh child each, and compare its outputs here.
+
+        Time limits, second runs and errors as of `run`; `cpu_seconds` of the result are those of the slowest check.
+        Checks after `programs.STUCK` time-outs in a row are not run. Raises DataError: a check is no input and output.
+        """
+        verdicts, children = list[Check](), list[Reported]()
+        request = {"program": program, "memory": terms.memory_mb << 20}
+        for check in checks:
+            if len(children) >= STUCK and all(child.timed_out for child in children[-STUCK:]):
+                message = f"not run, after {STUCK} time-outs in a row"
+                verdicts.append(Check(name=name_of(check), outcome="timeout", message=message))
+                continue
+            job = Job(request, input=case(check).input.encode(), seconds=terms.seconds)
+            children.append(self._report(job, cpu_seconds))
+            verdicts.append(read_program(check, children[-1], terms, self.limits))
+        failing = (child for child, verdict in zip(children, verdicts, strict=False) if verdict.outcome != "pass")
+        words = [child.output.partition("Traceback (most recent call last):\n")[0] for child in failing]
+        errors = next((text for text in words if text.strip()), "")
+        return Execution(
+            checks=tuple(verdicts),
+            output=readable(errors[-self.limits.output_chars :], self.limits.output_chars),
+            seconds=sum(child.seconds for child in children),
+            cpu_seconds=max((child.cpu_seconds for child in children), default=0.0) / slowness(),
+            timed_out=any(child.timed_out for child in children),
+            is_doubtful=any(child.is_doubtful for child in children),
+        )
+
     def values(self, program: str, entry_point: str, calls: Sequence[str], setup: str = "") -> list[str | None]:
         """Return values of calls of `program`, as Python source; None if a call raised or gave no plain data."""
         codes = [(None, [compiled(call, "eval", "<call>")]) for call in calls]
@@ -346,7 +388,7 @@ class Sandbox:
         """Run a job, and once more if the machine may have caused its result; then the second result counts."""
         with self._turns.turn(is_second=False):
             reported = self._run(job, cpu_seconds)
-        _, cpu = self.limits.here(cpu_seconds)
+        _, cpu = self.limits.here(cpu_seconds, job.seconds)
         if not _is_doubtful(reported, cpu, self.limits):
             return reported
         for pause in PAUSES:
@@ -480,7 +522,8 @@ def _is_doubtful(reported: Reported, cpu: float, limits: Limits) -> bool:
         return reported.status != -signal.SIGXCPU and reported.cpu_seconds < CPU_USED_UP * cpu
     was_killed = reported.broken or (reported.status == -signal.SIGKILL and not reported.is_full)
     is_short = (reported.status or b'"memory"' in reported.report) and exhausted(limits)
-    return bool(was_killed or is_short or TROUBLE.search(reported.report) or disk_is_full(limits))
+    trouble = TROUBLE.search(reported.report) or (reported.status and TROUBLE.search(reported.output.encode()))
+    return bool(was_killed or is_short or trouble or disk_is_full(limits))
 
 
 def exhausted(limits: Limits) -> str:
@@ -539,6 +582,32 @@ def read_checks(prepared: Sequence[Prepared], reported: Reported) -> list[Check 
         outcome, message = ending(reported)
         results[first] = prepared[first].result(outcome, message=message)
     return [results.get(i) for i in range(len(prepared))]
+
+
+def read_program(check: str, child: Reported, terms: Terms, limits: Limits) -> Check:
+    """The verdict on one run of a whole program. A crash decides, whatever was printed before it."""
+    limit, seconds, name = limits.file_mb << 20, finite(child.seconds), name_of(check)
+    if len(case(check).output.encode()) >= limit:
+        message = f"the output of this check is longer than sandbox.limits.file_mb={limits.file_mb} allows"
+        return Check(name=name, outcome="harness_error", message=message)
+    if child.broken or child.timed_out or child.is_full:
+        outcome, message = ending(child)
+        return Check(name=name, outcome=outcome, message=message, seconds=seconds)
+    if len(child.report) >= limit:
+        return Check(name=name, outcome="error", message=f"it printed more than {limits.file_mb} MB", seconds=seconds)
+    if not child.status:
+        verdict = compared(check, child.report, terms, seconds)
+        return replace(
+            verdict, **{side: readable(getattr(verdict, side)) for side in ("message", "expected", "actual")}
+        )
+    kind, message, line = raised(child.output)
+    if kind:
+        outcome = "memory" if kind == "MemoryError" else "error"
+    else:
+        how = f"signal {-child.status}" if child.status < 0 else f"exit code {child.status}"
+        outcome, message = "early_exit", f"the program ended with {how}, a failure whatever it printed"
+    kind, message = readable(kind), readable(message)
+    return Check(name=name, outcome=outcome, error_type=kind, message=message, line=min(line, LINES), seconds=seconds)
 
 
 def _judged(prepared: Prepared, test: ast.expr, values: list[Any], decoder: Decoder, seconds: float) -> Check:

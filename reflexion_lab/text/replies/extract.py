@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from reflexion_lab.records import Task
 from reflexion_lab.text.replies.syntax import (
     CODE_CHARS,
@@ -55,6 +57,8 @@ STATEMENT = re.compile(
     re.VERBOSE,
 )
 """The beginning of a statement; rarely matches an English sentence."""
+READS = re.compile(r"\binput\b|\bstdin\b|\bopen\(0\b|\bos\.read\b|\bfileinput\b")
+PRINTS = re.compile(r"\bprint\b|\bstdout\b|\bos\.write\b|\bopen\(1\b")
 DEFINITION = re.compile(r"(?:async\s+)?def\b|class\b")
 
 
@@ -208,6 +212,9 @@ class Extraction(NamedTuple):
     needs), `usage` (asserts, example calls, `input()` and exits were removed, except statements that change a name that
     the entry point reads).
 
+    Of a task whose solution reads standard input the kinds are `program` (it prints, and defines every name that it
+    reads), `part` (other Python) and `unparsed`; nothing is removed from it.
+
     Without a program the rule is the reason: `none` (no code), `thinking` (it ended within `<think>`), `too_long`.
     """
 
@@ -229,10 +236,12 @@ def extract(reply: str, task: Task) -> Extraction:
     text, thinking = without_thoughts(reply)
     every, parser = blocks(text), Parser()
     readable = [block for block in every if len(block.text) <= CODE_CHARS]
-    first: dict[str, Reading] = {}  # of each kind
-    for reading in Reader(task, parser).readings(readable):
+    is_script = task.kind == "program"
+    task = replace(task, prompt="", entry_point="") if is_script else task
+    reader, first = Reader(task, parser), dict[str, Reading]()  # the first of each kind
+    for reading in reader.programs(readable) if is_script else reader.readings(readable):
         first.setdefault(reading.kind, reading)
-        if reading.kind == "function":  # a complete function ends the search
+        if reading.kind in ("function", "program"):  # a complete one ends the search
             break
     best = min(first.values(), key=lambda reading: ORDER.index(reading.kind), default=None)
     if best is None:
@@ -240,7 +249,10 @@ def extract(reply: str, task: Task) -> Extraction:
     where = "fence+" if best.block.fenced else ""
     if best.kind in ("unparsed", "faulty"):
         return Extraction(best.code.strip("\n") + "\n", where + "unparsed")
-    helpers = _helpers(best, readable, task, parser) if best.kind.startswith("function") else []
+    helpers = _helpers(best, readable, task, parser) if best.kind.startswith(("function", "part")) else []
+    if is_script:
+        program = "\n\n\n".join([*helpers, best.code]).strip("\n") + "\n"
+        return Extraction(program, where + best.kind + "+joined" * bool(helpers))
     program, has_usage = _assembled(best.code, helpers, task, parser)
     return Extraction(program, where + best.kind + "+joined" * bool(helpers) + "+usage" * has_usage)
 
@@ -286,7 +298,10 @@ def _assembled(code: str, helpers: list[str], task: Task, parser: Parser) -> tup
     return f"{''.join(first)}{front}{rest}\n", bool(trials)
 
 
-ORDER = ("function", "function+truncated", "unparsed", "body", "body+truncated", "stub", "undefined", "faulty")
+ORDER = (
+    "function", "function+truncated", "program", "program+truncated", "unparsed", "body", "body+truncated", "stub",
+    "undefined", "part", "faulty",
+)  # fmt: skip
 """Kinds of readings, the most reliable first."""
 
 
@@ -370,6 +385,33 @@ class Reader:
                 code = at_margin(part.text)
                 yield Reading("undefined" if self.parser.parse(code) else "faulty", code, part)
 
+    def programs(self, blocks: list[Block]) -> Iterator[Reading]:
+        """Whole programs, the last first, those that read input before others; then code that is none. Bare text only
+        if no block is fenced.
+        """
+        fenced = [block for block in blocks if block.fenced]
+        silent, others = list[Reading](), list[Reading]()
+        for block in reversed(fenced or blocks):
+            for part in dict.fromkeys((block, *reversed(pieces(block)))):
+                code = at_margin(part.text)
+                if not any(STATEMENT.match(line.strip()) for line in code.split("\n")):
+                    continue
+                tree = self.parser.parse(code)
+                is_whole = tree and PRINTS.search(code) and not free_names(tree)
+                if is_whole and READS.search(code):
+                    yield Reading("program", code, part)
+                elif is_whole:
+                    silent.append(Reading("program", code, part))
+                elif tree:
+                    others.append(Reading("part", code, part))
+                elif not part.closed and (prefix := self.cut_back(code)):
+                    others.append(Reading("program+truncated", prefix, part))
+                elif part is block or not block.fenced:
+                    others.append(Reading("unparsed", code, part))
+                if tree:
+                    break
+        yield from (*silent, *others)
+
     def cut_back(self, code: str) -> str:
         """The longest prefix of the truncated `code` that parses and gives the entry point a body; else "".
 
@@ -383,7 +425,8 @@ class Reader:
             del lines[min(len(lines), self.parser.fault) - 1 :]
             tree = self.parser.parse("\n".join(lines))
         entry = tree and definition(tree, self.name)
-        return "\n".join(lines) if entry and not is_stub(entry) else ""
+        is_useful = entry and not is_stub(entry) if self.name else tree and tree.body
+        return "\n".join(lines) if is_useful else ""
 
     @cached_property
     def _margin(self) -> str:
@@ -393,6 +436,11 @@ class Reader:
         if not entry:
             return "    "
         return self.prompt.split("\n")[entry.body[0].lineno - 1][: entry.body[0].col_offset]
+
+
+def free_names(tree: ast.Module) -> set[str]:
+    """Names that a whole program reads and lacks; none if an `import *` may bind them."""
+    return set() if "*" in bound_names(tree) else unbound_names(tree) - {"__file__"}
 
 
 def at_margin(text: str) -> str:

@@ -430,3 +430,42 @@ def test_a_class_is_an_entry_point():
     space = {"__name__": "candidate"}
     exec(program, space)
     assert (space["Stack"]().top(), rule) == (2, "fence+function")
+
+
+SCRIPT = Task(task_id="s", prompt="class sizes\ndef is a word here", entry_point="", kind="program")
+READS = "n = int(input())\nprint(n)"
+
+
+@pytest.mark.parametrize(
+    ("reply", "program", "rule"),
+    [
+        (f"```python\n{READS}\n```", READS, "fence+program"),
+        (f"```python\nprint(input())\n```\nBetter:\n```python\n{READS}\n```\n", READS, "fence+program"),
+        (f"```python\n{READS}\n```\nInput:\n```\n3\n```\nRun:\n```bash\npython a.py\n```", READS, "fence+program"),
+        (f"```python\n{READS}\n```\nA greeting:\n```python\nprint('hello')\n```", READS, "fence+program"),
+        (f"<think>\n```python\nprint(1)\n```\n</think>\n{READS}", READS, "program"),
+        (f"This does it:\n{READS}\nIt reads a number.", READS, "program"),
+        ("```python\nprint(42)\n```", "print(42)", "fence+program"),
+        ("```python\nn = input()\nassert n\nprint(n)\nexit(n)\n```", "n = input()\nassert n\nprint(n)\nexit(n)",
+         "fence+program"),
+        ("```python\nfrom math import *\nprint(gcd(*map(int, input().split())))\n```",
+         "from math import *\nprint(gcd(*map(int, input().split())))", "fence+program"),
+        ("```python\ndef f(x):\n    return x\n```\n```python\nprint(f(input()))\n```",
+         "def f(x):\n    return x\n\n\nprint(f(input()))", "fence+part+joined"),
+        ("```python\nn = int(input())\nfor i in range(n):\n    print(i", "n = int(input())", "fence+program+truncated"),
+        ("```python\nn = int(input(\nprint(n)\n```", "n = int(input(\nprint(n)", "fence+unparsed"),
+        ("```python\ndef f(x):\n    return x\n```", "def f(x):\n    return x", "fence+part"),
+    ],
+)  # fmt: skip
+def test_a_whole_program_is_taken_as_it_stands(reply, program, rule):
+    assert extract(reply, SCRIPT) == (program + "\n", rule)
+
+
+@pytest.mark.parametrize("reply", ["", "I cannot.", "```\n3\n1 2 3\n```", "```cpp\nint main() {}\n```"])
+def test_no_program_is_made_of_data_or_words(reply):
+    assert extract(reply, SCRIPT) == ("", "none")
+
+
+@given(st.text(max_size=300))
+def test_any_reply_gives_a_program_or_none(reply):
+    assert isinstance(extract(f"```python\n{reply}", SCRIPT).program, str)

@@ -1,0 +1,49 @@
+"""Whether the parts of a run can do its tasks: known before anything runs, from the tasks' `kind`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from reflexion_lab.errors import ConfigError
+from reflexion_lab.runner.config.build import capability, takes
+
+if TYPE_CHECKING:
+    from reflexion_lab.records import Task
+    from reflexion_lab.runner.config.record import RunConfig
+
+
+def check_kinds(cfg: RunConfig, tasks: Iterable[Task]) -> None:
+    """Raises ConfigError: a part of the lab has no form for a task of this kind. A part that declares no `kinds`, such
+    as a class of yours, does all of them.
+    """
+    by_kind = {task.kind: task.task_id for task in tasks if task.kind != "function"}
+    if not by_kind:
+        return
+    nodes = [*_nodes("actor", cfg.actor)]
+    nodes += _nodes("reviser", cfg.reviser) if takes("actor", cfg.actor, "reviser") else []
+    for key, node in nodes:
+        kinds = ("function",) if node.get("style") == "continuation" else capability(node, "kinds", None)
+        for kind, task_id in by_kind.items():
+            if kinds is not None and kind not in kinds:
+                name = str(node["_target_"]).rpartition(".")[2] + f", style {node.get('style')}" * ("style" in node)
+                hint = "for a critique: actor@actor.generator=single_shot reviser=llm" if "." in key else ""
+                expected = f"one for tasks of the kind `{kind}`, such as {task_id}: actor=single_shot"
+                raise ConfigError(key, f"{name}, for {' and '.join(kinds)} tasks", expected, hint)
+    if cfg.feedback_source == "self_tests":
+        expected = (
+            f"visible or oracle: written tests call a function, and tasks such as {min(by_kind.values())} have none"
+        )
+        raise ConfigError("feedback_source", "self_tests", expected)
+
+
+def _nodes(key: str, node: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The config nodes of parts in `node`, with their keys."""
+    if isinstance(node, list):
+        for i, each in enumerate(node):
+            yield from _nodes(f"{key}[{i}]", each)
+    elif isinstance(node, dict):
+        if "_target_" in node:
+            yield key, node
+        for name, each in node.items():
+            yield from _nodes(f"{key}.{name}", each)
