@@ -170,7 +170,7 @@ def audit_files(
                 known = read_outcomes(path)
             except LabError as not_outcomes:
                 problem = not_outcomes
-            if known and path.endswith(".json"):
+            if known and path.endswith(".json") and known[0].format == "evalplus":
                 warnings.warn(f"{name}: not executed: {not_samples}", stacklevel=2)
             if not known and len(paths) == 1:
                 raise problem from None

@@ -69,7 +69,7 @@ def show(
 def summary(audits: Sequence[Audit], unread: Sequence[Unread] = (), outcomes: Sequence[Outcomes] = ()) -> list[str]:
     """The answer in at most `LINES` lines of `COLUMNS` columns: agreement, pass rates, causes, unreadable files."""
     lines = list(_answer(audits)) if audits else []
-    lines += [_outcome_line(log) for log in outcomes]
+    lines += [line for log in outcomes for line in (_outcome_line(log), *(f"  {note}" for note in log.notes))]
     lines += [f"Not read: {file.name}: {plain(file.problem)}" for file in unread]
     others = sum(1 for audit in audits for _ in findings(audit))
     last = [f"{len(audits)} log{'s' * (len(audits) != 1)}, {others} other findings: --details"] if audits else []
@@ -252,6 +252,7 @@ def _outcome_json(log: Outcomes) -> dict[str, Any]:
         "share": share.value,
         "low": share.low,
         "high": share.high,
+        "notes": list(log.notes),
     }
 
 

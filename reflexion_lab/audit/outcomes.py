@@ -7,6 +7,7 @@ Formats, recognised by their content:
   identified by its hash, as other tasks have the same numbers.
 - evalplus: `*_eval_results.json`, by task a list of samples with `base_status` and `plus_status`, or the older form
   with lists `base` and `plus` of `[status, details]`.
+- inspect_ai: logs (`.eval`, `.json`), with one outcome per sample, epoch and score (`comparison.inspect_logs`).
 """
 
 from __future__ import annotations
@@ -15,8 +16,11 @@ import contextlib
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
+from reflexion_lab.analysis.comparison.inspect_logs import is_inspect_log, read_log, score_names, verdict
 from reflexion_lab.analysis.stats.bootstrap import interval
 from reflexion_lab.analysis.stats.clusters import ALONE, by_cluster
 from reflexion_lab.analysis.stats.intervals import Estimate
@@ -25,6 +29,12 @@ from reflexion_lab.errors import DataError
 from reflexion_lab.io.files import content, unpacked
 from reflexion_lab.records import Record
 
+if TYPE_CHECKING:
+    from inspect_ai.log import EvalLog, EvalSample
+
+SHORTEST_TARGET = 12
+"""Characters from which a target in a prompt is no coincidence, as a letter or a number is."""
+ROUNDING = 1e-6
 NOT_METRICS = frozenset({"doc_id", "filter", "resps", "filtered_resps", "target", "arguments", "doc", "metrics"})
 
 
@@ -36,6 +46,8 @@ class Outcomes(Record, frozen=True, kw_only=True):
     metric: str
     by_task: dict[str, tuple[bool, ...]]
     """By task, the outcome of each sample, in the order of the log."""
+    notes: tuple[str, ...] = ()
+    """Findings besides the share, one sentence each."""
 
     @property
     def n(self) -> int:
@@ -52,6 +64,8 @@ def read_outcomes(path: Path | str) -> list[Outcomes]:
     path = Path(path)
     if path.is_dir():
         return []
+    if is_inspect_log(path):
+        return _inspect(path)
     if (tasks := evalplus_of(path)) is not None:
         return _evalplus(path, tasks)
     first = next(read_rows(path), None)
@@ -64,7 +78,7 @@ def evalplus_of(path: Path) -> dict[str, Any] | None:
     text = unpacked(path, content(path, "rows of a log (.jsonl, .jsonl.gz)"))
     with contextlib.suppress(ValueError, RecursionError):  # of another form, such as one object a line
         whole = json.loads(text) if text.lstrip()[:1] == b"{" else None
-        if isinstance(whole, dict) and isinstance(tasks := whole.get("eval"), dict):
+        if isinstance(whole, dict) and "status" not in whole and isinstance(tasks := whole.get("eval"), dict):
             return tasks
     return None
 
@@ -116,6 +130,50 @@ def _evalplus(path: Path, tasks: dict[str, Any]) -> list[Outcomes]:
     if bare := next((task for task, base, plus in pairs if base == "pass" and not plus), ""):
         raise DataError(f"{path}, task {bare[:60]!r}", "no plus status", "one per sample")
     return [_of(path, "evalplus", "plus", ((task, base == plus == "pass") for task, base, plus in pairs)), base]
+
+
+def _inspect(path: Path) -> list[Outcomes]:
+    """Outcomes by score, without the scores whose values are no verdicts. Raises DataError: there is no other."""
+    log, logs = read_log(path), list[Outcomes]()
+    problem = DataError(path, f"no score, status {log.status}", "one per sample")
+    for name in score_names(log):
+        try:
+            judged = [(sample, *verdict(path, sample, name)) for sample in log.samples or ()]
+            known = [(str(sample.id), passed) for sample, passed, _ in judged if passed is not None]
+            outcomes = _of(path, "inspect_ai", name, known)
+        except DataError as no_verdicts:
+            problem = no_verdicts
+        else:
+            logs.append(replace(outcomes, notes=tuple(_notes(log, judged, outcomes))))
+    if not logs:
+        raise problem
+    return logs
+
+
+def _notes(log: EvalLog, judged: list[tuple[EvalSample, bool | None, bool]], outcomes: Outcomes) -> Iterator[str]:
+    lacking = [sample for sample, passed, _ in judged if passed is None]
+    errors, partial = sum(bool(sample.error) for sample in lacking), sum(is_partial for *_, is_partial in judged)
+    leaks = [sample.id for sample, *_ in judged if _shows_target(sample)]
+    share = sum(sum(own) / len(own) for own in outcomes.by_task.values()) / len(outcomes.by_task)
+    scores = [score for score in (log.results.scores if log.results else ()) if score.reducer in (None, "mean")]
+    stated = [score.metrics["accuracy"].value for score in scores
+              if score.name == outcomes.metric and "accuracy" in score.metrics]  # fmt: skip
+    if log.status != "success":
+        yield f"status {log.status}"
+    if lacking:
+        yield f"{len(lacking)} of {len(judged)} samples have no verdict, {errors} after an error"
+    if partial:
+        yield f"partial credit of {partial} samples counts as not passed"
+    if not partial and any(abs(accuracy - share) > ROUNDING for accuracy in stated):
+        yield f"states an accuracy of {stated[0]:.4f}, its samples have {share:.4f}"
+    if leaks:
+        yield f"the target is in the prompt of {len(leaks)} samples, such as {leaks[0]}"
+
+
+def _shows_target(sample: EvalSample) -> bool:
+    prompt = "\n".join(message.text for message in sample.messages if message.role in ("system", "user"))
+    targets = [sample.target] if isinstance(sample.target, str) else sample.target
+    return any(len(target) >= SHORTEST_TARGET and target in prompt for target in targets)
 
 
 def statuses(path: Path, task: str, entry: Any) -> Iterator[tuple[object, object]]:

@@ -14,7 +14,7 @@ def add(commands: place.Commands) -> None:
     text = "execute other people's logged programs again, each in its own namespace, and compare verdicts"
     sub = place.add_command(commands, "audit", audit, text)
     files = "samples of human-eval, evalplus or lm-evaluation-harness, original Reflexion logs or transcripts (.jsonl, "
-    files += ".jsonl.gz), or run folders; logs without programs are read for their outcomes"
+    files += ".jsonl.gz), or run folders; logs without programs, and inspect_ai's, are read for their outcomes"
     sub.add_argument("files", metavar="FILE", nargs="+", help=files)
     of = "tasks of the samples, if they are not HumanEval's: a benchmark's name or a file (.jsonl), as for `run`"
     sub.add_argument("--benchmark", metavar="FILE", help=of)

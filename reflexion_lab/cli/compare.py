@@ -24,6 +24,7 @@ WIDTH = 100
 """Minimum width of the tables, in characters."""
 MORE = "all tables: --full"
 DRAWS = "In %, with 95 % intervals, of first attempts: the seeds are the draws, which need a temperature above 0."
+CASES = (".csv", ".csv.gz")
 COMPARED = ("baseline", "by", "unit", "margin", "figures", "no_captions")
 """Options of a comparison."""
 
@@ -51,7 +52,10 @@ def add(commands: Commands) -> None:
 
 def _add_runs(sub: argparse.ArgumentParser) -> None:
     """Add the arguments that `compare` and `report` share."""
-    add_runs(sub, "; those of one arm are pooled over seeds; or the cases.csv of a report, gzipped or not")
+    add_runs(
+        sub,
+        "; those of one arm are pooled over seeds; or the cases.csv of a report, gzipped or not; or logs of inspect_ai",
+    )
     baseline = "the arm to compare others with (default: feedback_only, retry or simple, or the first)"
     sub.add_argument("--baseline", metavar="ARM", help=baseline)
     sub.add_argument(
@@ -59,6 +63,7 @@ def _add_runs(sub: argparse.ArgumentParser) -> None:
     )
     unit = "compare at equal attempts and this budget (default: attempts, completion tokens, and cost or tokens)"
     sub.add_argument("--unit", choices=("attempts", "completion_tokens", "tokens", "calls", "cost"), help=unit)
+    sub.add_argument("--score", metavar="NAME", default="", help="of logs of inspect_ai, the score to compare")
     margin = "equivalence margin in percentage points (default: that of the registered study, or none)"
     sub.add_argument("--margin", metavar="POINTS", type=float, help=margin)
 
@@ -136,6 +141,7 @@ def read(options: argparse.Namespace, runs: Sequence[RunFolder] | None = None) -
     from reflexion_lab.analysis.comparison import compare as compare_arms
     from reflexion_lab.analysis.comparison import side_by_side
     from reflexion_lab.analysis.comparison.cases import load_cases
+    from reflexion_lab.analysis.comparison.inspect_logs import load_logs
 
     margin = None if options.margin is None else options.margin / 100
     if margin is not None and not 0 < margin <= 1:
@@ -144,18 +150,19 @@ def read(options: argparse.Namespace, runs: Sequence[RunFolder] | None = None) -
         for name in ("by", "where"):
             if getattr(options, name):
                 raise ConfigError(f"--{name}", f"--{name}, and a file of cases", "run folders, whose configs have keys")
-        arms = load_cases(cases)
+        arms = load_cases(cases[0]) if cases[0].endswith(CASES) else load_logs(cases, options.score)
         return arms, compare_arms(arms, options.baseline, options.unit, margin=margin)
     by = [key for word in options.by.split(",") if (key := word.strip())]
     return side_by_side(chosen(options) if runs is None else runs, options.baseline, by, options.unit, margin)
 
 
-def _cases(options: argparse.Namespace) -> str:
-    """The file of cases, if it is what to compare; "" for run folders."""
-    files = [run for run in options.runs if run.endswith((".csv", ".csv.gz"))]
-    if files and len(options.runs) > 1:
-        raise ConfigError("RUN", f"{files[0]} beside others", "run folders, or one file of cases")
-    return files[0] if files else ""
+def _cases(options: argparse.Namespace) -> list[str]:
+    """The file of cases, or the logs of inspect_ai, if these are what to compare; [] for run folders."""
+    files = [run for run in options.runs if run.endswith((*CASES, ".eval", ".json"))]
+    has_cases = any(file.endswith(CASES) for file in files)
+    if files and (len(files) < len(options.runs) or (has_cases and len(files) > 1)):
+        raise ConfigError("RUN", f"{files[0]} beside others", "run folders, one file of cases, or logs of inspect_ai")
+    return files
 
 
 def report(options: argparse.Namespace) -> None:

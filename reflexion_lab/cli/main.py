@@ -19,7 +19,7 @@ from reflexion_lab.runner.config.messages import full_traceback, in_lines, is_us
 
 COMMANDS = (
     "run", "runs", "show", "demo", "audit", "track", "compare", "tree", "calibrate", "estimate", "optimize", "power",
-    "study", "memory", "wisdom", "bundle", "lint_dataset", "verify", "doctor", "completion",
+    "study", "memory", "wisdom", "bundle", "export", "lint_dataset", "verify", "doctor", "completion",
 )  # fmt: skip
 """Modules with commands, in the order of the help."""
 BUG = """

@@ -227,7 +227,7 @@ def test_cases_print_what_the_runs_print(run, records, run_command, tmp_path, ac
     for options in ((), ("--full",)):
         of_runs, *of_cases = (run_command("compare", *of, *options)[2] for of in (runs, [cases], [packed]))
         assert of_cases == [of_runs] * 2 and of_runs
-    assert "expected run folders, or one file of cases" in run_command("compare", cases, runs[0])[1]
+    assert "expected run folders, one file of cases" in run_command("compare", cases, runs[0])[1]
 
 
 def test_a_file_is_no_folder_to_report_into(four, run_command, tmp_path):

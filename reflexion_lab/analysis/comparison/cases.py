@@ -93,7 +93,12 @@ def load_cases(path: Path | str) -> list[Arm]:
         raise DataError(path, getattr(problem, "strerror", None) or str(problem), f"a {FILE}") from None
     if missing := [name for name in COLUMNS if not lines or name not in lines[0]]:
         raise DataError(path, f"no column {missing[0]}", f"a {FILE} as `reflexion-lab report` writes it")
-    runs: dict[_Key, list[dict[str, str]]] = defaultdict(list)
+    return arms_of(path, lines)
+
+
+def arms_of(path: Path | str, lines: Sequence[Mapping[str, str]]) -> list[Arm]:
+    """The arms of rows with all columns, at least one, as of `load_cases`; `path`: for messages."""
+    runs: dict[_Key, list[Mapping[str, str]]] = defaultdict(list)
     for number, line in enumerate(lines, start=2):
         if None in line or None in line.values():
             raise DataError(f"{path}, line {number}", "too few or too many cells", "one for each column")

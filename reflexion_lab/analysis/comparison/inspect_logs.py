@@ -1,0 +1,144 @@
+"""Logs of inspect_ai (`.eval`, `.json`) as cases: a task and a seed per sample, its id and epoch, by one score.
+
+`C`, `yes`, `true` and 1 passed; `I`, `N` (no answer), `no`, `false` and 0 did not, nor did `P` (partial credit), which
+is counted. NaN, a missing score and an invalidated sample are no verdict, as in inspect_ai's own metrics; an error is
+none, unless the sample was scored all the same. Any other value is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+import warnings
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from reflexion_lab.analysis.arms import Arm
+from reflexion_lab.analysis.comparison.cases import COLUMNS, arms_of
+from reflexion_lab.errors import ConfigError, DataError
+from reflexion_lab.io.files import check, content
+from reflexion_lab.io.terminal_text import plain
+
+if TYPE_CHECKING:
+    from inspect_ai.log import EvalLog, EvalSample
+
+OWN, JUDGE = "reflexion_lab", "judge"
+"""Key in the metadata of a log that `reflexion-lab export` wrote, and its score."""
+VALUES = {"c": 1, "yes": 1, "true": 1, "i": 0, "n": 0, "no": 0, "false": 0}
+UNREAD = {"events", "events_data", "attachments", "store", "timelines"}
+NO_CELLS = ("parent", "feedback", "reward", "tests", "tests_passed", "episodes", "shown", "same_task")
+
+
+def is_inspect_log(path: Path | str) -> bool:
+    """Whether the file has the name or the first fields of such a log. Raises DataError: there is no such file."""
+    if Path(path).suffix != ".json":
+        return Path(path).suffix == ".eval"
+    return bool(re.match(rb'\s*\{\s*"version":\s*\d+,\s*"status"', content(path, "a log")))
+
+
+def checked_import() -> None:
+    """Raises ConfigError: inspect_ai is not installed."""
+    try:
+        import inspect_ai.log  # noqa: F401
+    except ImportError:
+        hint = "pip install 'reflexion_lab[inspect]'"
+        raise ConfigError("logs of inspect_ai: needs the package inspect-ai", hint=hint) from None
+
+
+def read_log(path: Path | str) -> EvalLog:
+    """The log with its samples, without their events. Raises ConfigError: inspect_ai is not installed; DataError: it
+    cannot read the file, or there is no sample.
+    """
+    checked_import()
+    from inspect_ai.log import read_eval_log
+
+    expected = "a log of inspect_ai with its samples (.eval, .json)"
+    check(path, expected)
+    try:
+        log = read_eval_log(str(path), exclude_fields=UNREAD)
+    except Exception as problem:
+        reason = plain(f"{type(problem).__name__}: {str(problem).partition('. ')[0]:.200}")
+        raise DataError(path, reason, expected) from None
+    if not log.samples:
+        raise DataError(path, "no sample", expected)
+    return log
+
+
+def score_names(log: EvalLog) -> list[str]:
+    return list(dict.fromkeys(name for sample in log.samples or () for name in sample.scores or ()))
+
+
+def verdict(path: Path | str, sample: EvalSample, name: str) -> tuple[bool | None, bool]:
+    """Whether the sample passed, None without a verdict; whether it has partial credit. Raises DataError: neither."""
+    score = (sample.scores or {}).get(name)
+    value = score.value if score and not sample.invalidation else math.nan
+    text = str(value).lower() if isinstance(value, str | int | float) else "a list"
+    try:
+        number = 0.5 if value == "P" else float(VALUES.get(text, text))
+    except ValueError:
+        number = -1.0
+    if number in (0, 1) or math.isnan(number) or value == "P":
+        return (None if math.isnan(number) else number == 1), value == "P"
+    where = f"{path}, sample {sample.id}, epoch {sample.epoch}, score {name}"
+    raise DataError(where, f"{value!r:.60}", "C, I, P, N, yes, no, true, false, 0, 1 or NaN")
+
+
+def load_logs(paths: Sequence[str], score: str = "") -> list[Arm]:
+    """The logs as arms: those that the lab exported by arm and seed; others one each, named by model, or by file.
+
+    Raises ConfigError, DataError: as `read_log` and `verdict`; several scores, none of which is `score`; samples are
+    missing.
+    """
+    logs = [read_log(path) for path in paths]
+    models = [log.eval.model for log in logs]
+    labels = models if len({*models}) == len(logs) else paths
+    lines = (_lines(path, log, label, score) for path, log, label in zip(paths, logs, labels, strict=True))
+    return arms_of(", ".join(paths), [*chain.from_iterable(lines)])
+
+
+def _lines(path: str, log: EvalLog, label: str, wanted: str) -> Iterator[dict[str, str]]:
+    """Rows of a file of cases."""
+    of_lab = (log.eval.metadata or {}).get(OWN)
+    own: dict[str, Any] = of_lab if isinstance(of_lab, dict) else {}
+    of, names, samples = log.eval, score_names(log), log.samples or []
+    name = wanted or (JUDGE if own or len(names) != 1 else names[0])
+    if name not in names:
+        got = f"scores {', '.join(names)}" if names else f"no score, status {log.status}"
+        raise DataError(path, got, "one score per sample", "--score NAME takes one of several" if names else "")
+    tasks = len(of.dataset.sample_ids or ()) or of.dataset.samples or 0
+    n = (log.results.total_samples if log.results else 0) or tasks * (of.config.epochs or 1)
+    if (known := len({(sample.id, sample.epoch) for sample in samples})) < max(n, len(samples)):
+        raise DataError(path, f"{known} of {n} samples, status {log.status}", "each of them once", "finish it first")
+    samples = [sample for sample in samples if not own or sample.metadata.get("split") != "train"]
+    inputs = repr(sorted({(str(sample.id), repr(sample.input)) for sample in samples})).encode(errors="replace")
+    digest, counts = hashlib.sha256(inputs).hexdigest(), Counter(sample.epoch for sample in samples)
+    run = dict.fromkeys(COLUMNS, "") | dict.fromkeys(NO_CELLS, "0") | {
+        "arm": str(own.get("arm", label)), "benchmark": of.dataset.name or of.task, "max_attempts": "1",
+        "digest": str(own.get("benchmark_digest", digest)), "tasks_digest": str(own.get("tasks_digest", digest)),
+        "feedback_source": str(own.get("feedback_source", "none")), "feedback_outcome": "no_tests", "program": "1",
+        "attempt": "1",
+        "upper_bound": str(int(own.get("is_upper_bound") is True)), "prices": "{}",
+        "models": msgspec.json.encode({"actor": of.model}).decode(),
+    }  # fmt: skip
+    partial = 0
+    for sample in samples:
+        passed, is_partial = verdict(path, sample, name)
+        partial += is_partial
+        unknown, spent = "harness_error" if sample.error else "no_tests", list(sample.model_usage.values())
+        written, cluster = sum(usage.output_tokens for usage in spent), sample.metadata.get("cluster")
+        yield run | {
+            "task": f"{sample.id}@pass{sample.epoch}" if own and sample.epoch > 1 else str(sample.id),
+            "seed": str(own.get("seed", sample.epoch)), "cluster": str(sample.id if cluster is None else cluster),
+            "n_tasks": str(len(samples) if own else counts[sample.epoch]), "hidden": str(int(bool(passed))),
+            "hidden_outcome": unknown if passed is None else "pass" if passed else "fail",
+            "actor_completion_tokens": str(written),
+            "actor_prompt_tokens": str(sum(usage.total_tokens for usage in spent) - written),
+        }  # fmt: skip
+    if partial:
+        warnings.warn(f"{path}: partial credit of {partial} samples counts as not passed", stacklevel=2)

@@ -1,0 +1,198 @@
+"""A run as a log of inspect_ai: a sample per task, calls as events, and one score per sample, the hidden verdict.
+
+Hidden tests are in no log. Times of single events are not recorded: the seconds of calls and tools are added up.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from functools import reduce
+from operator import add
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+from inspect_ai import event, model, scorer, tool
+from inspect_ai import log as logs
+
+from reflexion_lab.analysis.comparison.inspect_logs import JUDGE, OWN
+from reflexion_lab.analysis.run_log import Log
+from reflexion_lab.analysis.stats.bootstrap import linearised
+from reflexion_lab.analysis.stats.clusters import by_cluster
+from reflexion_lab.analysis.summary import summary
+from reflexion_lab.loop.selection import submitted_at
+from reflexion_lab.records import Attempt, Evaluation, Usage
+from reflexion_lab.records.attempt import identity
+from reflexion_lab.studies.export.turns import Call, is_in_dollars, models, turns, verdict
+from reflexion_lab.studies.tracking.run_view import is_complete, params
+
+STOPS: dict[str, Any] = {"stop": "stop", "length": "max_tokens", "context_overflow": "model_length",
+                         "refusal": "content_filter", "content_filter": "content_filter"}  # fmt: skip
+"""inspect_ai's names of finish reasons; others are `unknown`."""
+MESSAGES: dict[str, Any] = {"system": model.ChatMessageSystem, "assistant": model.ChatMessageAssistant}
+CUT = ("budget", "timeout", "cancelled")
+"""Stop reasons that are limits of inspect_ai."""
+OWN_FIELDS = ("run_id", "seed", "feedback_source", "is_upper_bound", "benchmark_digest", "tasks_digest", "study")
+
+
+def save(path: Path, log: Log) -> Path:
+    """Write the log of a run to `path` (.eval or .json); returns it. That of an unfinished run is `cancelled`, and
+    without results.
+    """
+    transcripts, is_done = [_Transcript(log, task_id) for task_id in log.attempts], is_complete(log)
+    spent = {role: _usage(usage, is_in_dollars(log)) for role, usage in summary(log).usage.items()}
+    end = _start(log) + timedelta(seconds=sum(attempt.seconds for attempt in log.every))
+    n, ended = log.manifest.n_expected, len(log.attempts) - len(log.unscored)
+    document = logs.EvalLog(
+        status="success" if is_done else "cancelled",
+        eval=_spec(log, models(log)),
+        results=logs.EvalResults(total_samples=n, completed_samples=ended, scores=[_result(log.headline)] * is_done),
+        stats=logs.EvalStats(started_at=_start(log).isoformat(), completed_at=end.isoformat() if is_done else ""),
+        samples=[transcript.sample() for transcript in transcripts],
+    )
+    document.stats.role_usage, document.stats.model_usage = spent, _by_model(spent, models(log))
+    logs.write_eval_log(document, path)
+    return path
+
+
+def _start(log: Log) -> datetime:
+    return datetime.fromisoformat(log.manifest.created_at or "1970-01-01").replace(tzinfo=UTC)
+
+
+def _spec(log: Log, names: dict[str, str]) -> logs.EvalSpec:
+    of, ids = log.manifest, [identity(task_id) for task_id in log.attempts]
+    own = {"arm": log.arm, "resumptions": len(log.resumptions), "deviations": list(log.deviations)}
+    tasks = list(dict.fromkeys(base for base, _ in ids))
+    return logs.EvalSpec(
+        eval_id=of.run_id, run_id=of.run_id, created=_start(log).isoformat(), task=of.benchmark, solver=log.arm,
+        task_id=of.benchmark_digest or of.benchmark, task_args=dict(params(of)), model=names["actor"],
+        tags=[f"upper bound: {of.leak}"] if of.leak else [],
+        dataset=logs.EvalDataset(name=of.benchmark, samples=len(tasks), sample_ids=tasks),
+        model_roles={role: model.ModelConfig(model=name) for role, name in names.items() if role != "actor"},
+        config=logs.EvalConfig(epochs=max((epoch for _, epoch in ids), default=1)), packages=of.package_versions,
+        revision=logs.EvalRevision(type="git", origin="", commit=of.git_commit, dirty=of.dirty),
+        metadata={OWN: own | {name: getattr(of, name) for name in OWN_FIELDS}},
+    )  # fmt: skip
+
+
+def _result(log: Log) -> logs.EvalScore:
+    """Share of passed cases, of those that pass@1 counts, and its standard error over clusters."""
+    verdicts = [(task_id, passed) for task_id in log.attempts if (passed := verdict(log, task_id)) is not None]
+    values: dict[str, float] = {}
+    if verdicts:
+        share, means = linearised(by_cluster(verdicts, log.clusters))
+        error = float(means.std(ddof=1)) / len(means) ** 0.5 if len(means) > 1 else 0.0
+        values = {"upper_bound" if log.is_upper_bound else "accuracy": share, "stderr": error}
+    metrics = {name: logs.EvalMetric(name=name, value=value) for name, value in values.items()}
+    n, every = len(verdicts), len(log.attempts)
+    return logs.EvalScore(name=JUDGE, scorer=JUDGE, scored_samples=n, unscored_samples=every - n, metrics=metrics)
+
+
+def _usage(usage: Usage, is_priced: bool) -> model.ModelUsage:
+    return model.ModelUsage(
+        input_tokens=usage.prompt_tokens - usage.cached_tokens, input_tokens_cache_read=usage.cached_tokens or None,
+        output_tokens=usage.completion_tokens, reasoning_tokens=usage.reasoning_tokens or None,
+        total_tokens=usage.tokens, total_cost=usage.cost if is_priced else None,
+    )  # fmt: skip
+
+
+def _by_model(spent: dict[str, model.ModelUsage], names: dict[str, str]) -> dict[str, model.ModelUsage]:
+    of_roles = {role: names.get(role, names["actor"]) for role in spent}
+    return {name: reduce(add, (spent[role] for role in spent if of_roles[role] == name)) for name in of_roles.values()}
+
+
+def _message(role: str, text: str) -> Any:
+    """Equal ones have one id: inspect_ai stores them once."""
+    return MESSAGES.get(role, model.ChatMessageUser)(id=f"{role}-{crc32(text.encode())}", content=text)
+
+
+class _Transcript:
+    """Messages and events of one task."""
+
+    def __init__(self, log: Log, task_id: str) -> None:
+        self.log, self.task_id, self.names, self.is_priced = log, task_id, models(log), is_in_dollars(log)
+        self.start, self.seconds, self.span = _start(log), 0.0, ""
+        self.messages: list[model.ChatMessage] = []
+        self.events: list[event.Event] = []
+        self.outputs: dict[int, model.ModelOutput] = {}
+        """The actor's last, by attempt."""
+
+    def sample(self) -> logs.EvalSample:
+        log, (base, epoch), result = self.log, identity(self.task_id), self.log.results[self.task_id]
+        attempts, roles = log.attempts[self.task_id], dict[str, Usage]()
+        for attempt in attempts:
+            self._attempt(attempt)
+            roles |= {role: roles.get(role, Usage()) + usage for role, usage in attempt.usage.items()}
+        spent = {role: _usage(usage, self.is_priced) for role, usage in roles.items()}
+        submitted, is_broken = submitted_at(attempts), self.task_id in log.unscored
+        score = None if is_broken or result.split == "train" else self._score(submitted)
+        if score:
+            self._add(event.ScoreEvent, score=score, scorer=JUDGE)
+        error = logs.EvalError(message="harness error: no verdict", traceback="", traceback_ansi="")
+        limit = logs.EvalSampleLimit(type="custom", limit=len(attempts), reason=result.stop_reason)
+        facts = {
+            "cluster": log.clusters.get(self.task_id, self.task_id), "split": result.split, "attempts": len(attempts),
+            "submitted": submitted.number, "stop_reason": result.stop_reason,
+        }  # fmt: skip
+        return logs.EvalSample(
+            id=base, epoch=epoch, input=self.messages[0].text if self.messages else base, metadata=facts,
+            target="the hidden tests pass", messages=self.messages, output=self.outputs[submitted.number],
+            scores={JUDGE: score} if score else {}, events=self.events, role_usage=spent,
+            model_usage=_by_model(spent, self.names), total_time=result.duration, working_time=self.seconds,
+            uuid=f"{log.manifest.run_id}/{self.task_id}", error=error if is_broken else None,
+            limit=limit if result.stop_reason in CUT else None,
+        )  # fmt: skip
+
+    def _score(self, submitted: Attempt) -> scorer.Score:
+        passed, grade = verdict(self.log, self.task_id), self.log.grades.get((self.task_id, submitted.number))
+        code = submitted.trajectory.solution
+        if passed is None or grade is None:
+            return scorer.Score.unscored(answer=code, explanation="no hidden tests" if grade else "not graded yet")
+        text = f"{grade.checks_passed} of {grade.checks_total} hidden tests of attempt {grade.number}: {grade.outcome}"
+        return scorer.Score(value="C" if passed else "I", answer=code, explanation=text)
+
+    def _attempt(self, attempt: Attempt) -> None:
+        self.span = f"{self.task_id}-attempt-{attempt.number}"
+        self._add(event.SpanBeginEvent, id=self.span, name=f"attempt {attempt.number}")
+        if recalled := {kind: list(ids) for kind, ids in attempt.recalled_by_kind.items() if ids}:
+            self._add(event.InfoEvent, source="memory", data=recalled)
+        for turn in turns(attempt):
+            if isinstance(turn, Evaluation):
+                self._feedback(turn)
+            elif (output := self._call(turn)) and turn.role == "actor":
+                self.outputs[attempt.number] = output
+        self._add(event.SpanEndEvent, id=self.span)
+        self.span = ""
+
+    def _feedback(self, judged: Evaluation) -> None:
+        text, value = f"Feedback: {judged.outcome}\n{judged.feedback}".strip(), "C" if judged.passed else "I"
+        if judged.has_verdict:
+            score = scorer.Score(value=value, explanation=text, metadata={"reward": judged.reward})
+            self._add(event.ScoreEvent, score=score, intermediate=True, scorer="feedback")
+        self.seconds += judged.seconds
+        self.messages.append(model.ChatMessageUser(content=text))
+
+    def _call(self, call: Call) -> model.ModelOutput:
+        prompt, place = [_message(each.role, each.content) for each in call.messages], f"call-{len(self.events)}"
+        self.messages += [] if self.messages else prompt
+        name, text = self.names.get(call.role, self.names["actor"]), f"{call.thought}\n\n{call.reply}".strip()
+        tools = [tool.ToolCall(id=place, function=call.tool, arguments={})] if call.tool else None
+        reply = model.ChatMessageAssistant(id=place, content=text, model=name, tool_calls=tools)
+        choice = model.ChatCompletionChoice(message=reply, stop_reason=STOPS.get(call.finish_reason, "unknown"))
+        usage = _usage(call.usage, self.is_priced)
+        output = model.ModelOutput(model=name, choices=[choice], usage=usage, time=call.usage.seconds)
+        if call.usage.calls:
+            self._add(event.ModelEvent, model=name, role=call.role, input=prompt, tools=[], tool_choice="auto",
+                      config=model.GenerateConfig(), output=output)  # fmt: skip
+        else:
+            self._add(event.InfoEvent, source=call.role, data=text)
+        self.seconds += call.usage.seconds
+        self.messages.append(reply)
+        if call.tool:
+            self.messages.append(model.ChatMessageTool(content=call.seen, tool_call_id=place, function=call.tool))
+        return output
+
+    def _add(self, kind: Any, **fields: Any) -> None:
+        fields |= {"uuid": f"{self.task_id}-{len(self.events)}", "span_id": self.span or None}
+        now = self.start + timedelta(seconds=self.seconds)
+        self.events.append(kind(timestamp=now, working_start=self.seconds, **fields))

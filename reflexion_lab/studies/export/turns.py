@@ -1,0 +1,57 @@
+"""An attempt as calls of models and the feedback between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from reflexion_lab.analysis.run_list import model_names
+from reflexion_lab.analysis.run_log import Log
+from reflexion_lab.analysis.summary import cost_is_known
+from reflexion_lab.records import Attempt, Evaluation, Message, Step, Usage
+
+
+class Call(NamedTuple):
+    """One turn of a model, or a text without one, whose usage has no call. `thought`: reasoning beside the reply;
+    `tool`: tool or action of the turn; `seen`: what it returned. The prompt of a reflection is not recorded.
+    """
+
+    role: str
+    messages: tuple[Message, ...]
+    reply: str
+    usage: Usage
+    thought: str = ""
+    tool: str = ""
+    seen: str = ""
+    finish_reason: str = "stop"
+
+
+def turns(attempt: Attempt) -> Iterator[Call | Evaluation]:
+    """Calls of the actor and its critic, the feedback, and the reflection, if it has words."""
+    work, words = attempt.trajectory, attempt.reflection
+    alone = Step(thought=work.rationale, messages=work.messages, reply=work.reply or work.solution, usage=work.usage)
+    for step in work.steps or (alone,):
+        reply, seen = step.reply or step.program or step.action, step.error or step.observation
+        thought = "" if step.thought in reply else step.thought
+        yield Call("actor", step.messages, reply, step.usage, thought, step.action, seen, work.finish_reason)
+        if (critique := step.critique) and critique.messages:
+            yield Call("critic", critique.messages, critique.reply, critique.usage)
+    yield attempt.evaluation
+    if words and (words.text or any(words.texts)):
+        text = words.text or "\n".join(f"{label}: {statement}" for label, statement in words.statements)
+        yield Call("reflector", (), text, words.usage)
+
+
+def verdict(log: Log, task_id: str) -> bool | None:
+    """The hidden verdict on the submission; None for a task that no rate counts."""
+    return None if task_id in log.no_verdict or task_id not in log.submitted else log.submitted[task_id][1].passed
+
+
+def models(log: Log) -> dict[str, str]:
+    """Names of the models by role; a role that is absent has the actor's."""
+    return dict(zip(("actor", *log.manifest.role_fingerprints), model_names(log.manifest), strict=True))
+
+
+def is_in_dollars(log: Log) -> bool:
+    """Whether the costs of the run are known, and in US dollars."""
+    return log.currencies == ("USD",) and cost_is_known(log)
