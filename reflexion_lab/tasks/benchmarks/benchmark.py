@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -89,6 +90,20 @@ class Benchmark:
         selection = self if ids is None else self.only(ids)
         selection = selection if sample is None else selection.sample(sample, seed)
         return selection[:limit]
+
+    def since(self, day: str) -> Benchmark:
+        """The tasks released on an ISO date or later, which no model of an earlier cut-off has read. A task without a
+        date may be older: it is left out, and `note` counts it. Raises ConfigError: no task is left.
+        """
+        if not re.fullmatch(r"\d{4}-\d\d-\d\d", day):
+            raise ConfigError("benchmark.load.since", repr(day), "an ISO date, such as 2025-01-31")
+        dated = [task for task in self.tasks if task.released]
+        if not (kept := tuple(task for task in dated if task.released >= day)):
+            last = max((task.released for task in dated), default="none has a date")
+            raise ConfigError("benchmark.load.since", day, f"a date up to that of the newest task ({last})")
+        n = len(self.tasks) - len(dated)
+        note = f"{n} tasks without a date of release are left out, since they may be older than {day}" if n else ""
+        return replace(self, tasks=kept, note="; ".join(filter(None, (self.note, note))))
 
     def sample(self, n: int, seed: int) -> Benchmark:
         """Draw `n` tasks without replacement, in benchmark order. A larger sample contains every smaller one. A task is

@@ -16,17 +16,13 @@ from msgspec.structs import replace
 from reflexion_lab.errors import DataError
 from reflexion_lab.limits import Count, validated
 from reflexion_lab.records import Task
-from reflexion_lab.tasks.benchmarks import humaneval, humaneval_plus, mbpp
+from reflexion_lab.tasks.benchmarks import contests, humaneval, humaneval_plus, mbpp
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
 from reflexion_lab.tasks.benchmarks.humaneval_plus import Compute
 from reflexion_lab.tasks.benchmarks.rows import SAME, Fields, Names, checked, decoded, read
 
-STDIN = "whose programs read standard input; give tests that call a function, such as `assert solve('1 2') == '3'`"
 FORMATS = {
-    "complete_prompt": "BigCodeBench, whose tasks need packages; benchmark.fields.prompt=complete_prompt reads it",
-    "public_test_cases": f"LiveCodeBench, {STDIN}",
-    "private_tests": f"CodeContests, {STDIN}",
-    "input_output": f"APPS or TACO, {STDIN}",
+    "private_tests": 'CodeContests; give rows with "kind": "program" and hidden_tests as {"input": "2", "output": "4"}',
     "code_context": "DS-1000, whose tests need NumPy and others; tests here have Python's own library",
     "stop_tokens": "MultiPL-E, whose languages are others; benchmark=humaneval and mbpp have the same tasks in Python",
     "base_commit": "SWE-bench, whose tasks change repositories; tasks here are one function or class",
@@ -42,7 +38,9 @@ class Tests(msgspec.Struct, frozen=True):
 
 
 @validated
-def jsonl(path: str, visible: Count = 1, fields: Names = SAME, compute: Compute | None = None) -> Benchmark:
+def jsonl(
+    path: str, visible: Count = 1, fields: Names = SAME, compute: Compute | None = None, since: str | None = None
+) -> Benchmark:
     """Tasks of a file or data set.
 
     The fields `task_id`, `prompt` and `entry_point` (a Python identifier) are required; tests are lists of Python
@@ -50,13 +48,16 @@ def jsonl(path: str, visible: Count = 1, fields: Names = SAME, compute: Compute 
     missing; a row with `test_list` as one of MBPP or MBPP+, whose first test is visible and whose challenge tests are
     left out. Of a list `tests`, as of `test_list`, the first `visible` ones are visible and the others hidden; all are
     hidden in a row with `visible_tests`. One text is split into its asserts. A row with `base_input` is one of
-    EvalPlus' release, as `humaneval_plus` reads it with `compute`. See `rows.read` for `path`, `fields`, name, digest
-    and errors.
+    EvalPlus' release, as `humaneval_plus` reads it with `compute`. Rows of LiveCodeBench, APPS and BigCodeBench are
+    read as `contests` says. `since`: an ISO date before which no task was released; a task without a date is left out.
+    See `rows.read` for `path`, `fields`, name, digest and errors.
     """
-    return read(path, partial(_task, visible=visible, compute=compute), fields=fields)
+    benchmark = read(path, partial(_task, visible=visible, compute=compute), fields=fields)
+    return benchmark if since is None else benchmark.since(since)
 
 
 def _task(row: Fields, visible: int, compute: Compute | None = None) -> Task:
+    contests.rename(row, visible)
     if row.get("kind", "function") != "function":
         return _of_kind(row)
     for column in () if row.keys() >= OWN else FORMATS.keys() & row.keys():

@@ -142,6 +142,8 @@ def checked(task: Task) -> Task:
     if not task.task_id or "\x00" in task.task_id:
         got = repr(task.task_id) if task.task_id else "an empty str"
         raise DataError("field $.task_id", got, "a name")
+    if task.released and not re.fullmatch(r"\d{4}-\d\d-\d\d", task.released):
+        raise DataError("field $.released", repr(task.released), "an ISO date, such as 2025-01-31")
     if task.kind == "program":
         Terms.of(task.data)
         for test in (*task.visible_tests, *task.hidden_tests):

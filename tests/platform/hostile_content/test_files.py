@@ -31,6 +31,7 @@ OWN = {
     "tasks/sandbox/sandbox.py": {"marshal"},
     "tasks/sandbox/child.py": {"exec", "eval"},
     "tasks/sandbox/standin.py": {"exec"},
+    "tasks/sandbox/script.py": {"exec"},
     # Code that Python has already compiled is written, for its digest; nothing is read.
     "runner/objects.py": {"marshal"},
     # Composed configs and parsed config files, in the memory of the process that made them.

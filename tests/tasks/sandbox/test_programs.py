@@ -3,8 +3,10 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+import yaml
 
 from reflexion_lab.errors import DataError
 from reflexion_lab.records import Task
@@ -14,48 +16,9 @@ from reflexion_lab.tasks.sandbox.cached import CachedSandbox
 from reflexion_lab.tasks.sandbox.programs import Terms, difference, raised
 from reflexion_lab.tasks.sandbox.sandbox import Limits, Sandbox
 
-SUM = "print(sum(map(int, input().split())))\n"
 INPUT = "2 3\né☃ x\r\nlast"  # Windows' line end, Unicode, no final line end
-FRESH = {
-    "input": SUM,
-    "no input": "print('a', 'b', sep='\\n', end='')",
-    "nothing": "",
-    "stdin": "import sys\nfor line in sys.stdin:\n    print(repr(line))\nprint(sys.stdin.read() == '')",
-    "bytes": "import sys\nsys.stdout.buffer.write(sys.stdin.buffer.read()[::-1])",
-    "descriptor": "import os\nos.write(1, os.read(0, 3))\nprint(os.fstat(0).st_size, os.read(0, 99))",
-    "open": "print(open(0, encoding='utf8').read().splitlines())",
-    "dev": "print(open('/dev/stdin').readline(), file=open('/dev/stdout', 'w'))",
-    "end of file": "import sys\nsys.stdin.read()\ntry:\n    input()\nexcept EOFError as e:\n    print(e)",
-    "prompt": "print(input('? '))",
-    "seek": "import sys\nsys.stdin.readline()\nsys.stdin.seek(0)\nprint(sys.stdin.read())",
-    "mapped": "import mmap\nprint(mmap.mmap(0, 0, access=mmap.ACCESS_READ)[:])",
-    "main": "def main():\n    print(__name__)\nif __name__ == '__main__':\n    main()",
-    "main module": "import __main__, sys\nx = 3\nprint(__main__.x, sys.modules['__main__'].x, len(sys.argv))",
-    "exits": "import sys\nprint(1)\nsys.exit()",
-    "exit 0": "print(1)\nexit(0)",
-    "quits": "print(1)\nquit()\nprint(2)",
-    "exit 3": "print(1)\nraise SystemExit(3)",
-    "exit 256": "print(1)\nraise SystemExit(256)",
-    "exit text": "import sys\nprint(1)\nsys.exit('wrong')",
-    "crash": "print(1)\nprint([][1])",
-    "own exception": "class Wrong(Exception):\n    pass\nprint(1)\nraise Wrong('a\\nb')",
-    "syntax": "print(1)\nprint(",
-    "thread": "import sys, threading\nsys.setrecursionlimit(10**6)\nthreading.stack_size(2**27)\ndef f(n):\n"
-    "    return n and 1 + f(n - 1)\nthreading.Thread(target=lambda: print(f(80000))).start()",
-    "crash in a thread": "import threading\nt = threading.Thread(target=lambda: 1 / 0)\nt.start()\nt.join()\nprint(1)",
-    "excepthook": "import sys\nsys.excepthook = lambda *_: print('hook')\n1 / 0",
-    "at exit": "import atexit\natexit.register(print, 'last')\nprint('first')",
-    "left open": "out = open(1, 'w', closefd=False)\nout.write('x')\ndef f():\n    return out",
-    "own stream": "import io, sys\nsys.stdout = io.TextIOWrapper(sys.stdout.buffer, newline='\\r\\n')\nprint('a')",
-    "kept stream": "import io, sys\nout, sys.stdout = sys.stdout, io.StringIO()\nprint('a')\n"
-    "out.write(sys.stdout.getvalue())",
-    "closed": "import sys\nprint(1)\nsys.stdout.close()",
-    "hard exit": "import os\nprint(1)\nos._exit(0)",
-    "surrogate": "print('\\udce9')",
-    "depth": "import sys\nprint(sys.getrecursionlimit() // 1000)\ndef f(n):\n    try:\n        return f(n + 1)\n"
-    "    except RecursionError:\n        return n\nprint(f(0))",
-    "generators": "from collections import *\nfrom functools import lru_cache\nprint(Counter(input()).most_common(2))",
-}
+TABLES = yaml.safe_load(Path(__file__).with_name("programs.yaml").read_text(encoding="utf-8"))
+FRESH = TABLES["fresh"]
 
 
 def check(input, output):
@@ -157,36 +120,7 @@ def test_no_program_sees_an_expected_output_or_another_input(sandbox):
     assert sandbox.run_program(program, checks[::-1]).checks[1].outcome == "pass"
 
 
-@pytest.mark.parametrize(
-    ("printed", "wanted", "terms", "is_right"),
-    [
-        ("1 2\n", "1 2", {}, True),
-        ("1 2  \r\n\r\n", " 1\n2\n", {}, True),
-        ("", " \n", {}, True),
-        ("", "0", {}, False),
-        ("0", "", {}, False),
-        ("1 2 3", "1 2", {}, False),
-        ("1.0", "1", {}, False),
-        ("yes", "Yes", {}, False),
-        ("e\u0301", "\u00e9", {}, False),
-        ("a\u00a0b", "a b", {}, False),
-        ("0.3333333", "0.333333333", {"tolerance": 1e-6}, True),
-        ("0.33", "0.333333333", {"tolerance": 1e-6}, False),
-        ("1e3", "1000", {"tolerance": 1e-6}, True),
-        ("2", "2.0000001", {"tolerance": 1e-6}, True),
-        ("1000000001", "1000000002", {"tolerance": 1e-6}, False),
-        ("nan", "1.5", {"tolerance": 1e-6}, False),
-        ("1e999", "1.5", {"tolerance": 1e-6}, False),
-        ("1_0.0", "10.0", {"tolerance": 1e-6}, False),
-        ("2000000.5", "2000001.0", {"tolerance": 1e-6}, True),
-        ("1 2\n3\n", "1 2\n3", {"compare": "lines"}, True),
-        ("1 2 3\n", "1 2\n3", {"compare": "lines"}, False),
-        ("  1.0 2\n3.10", "1 2.00\n 3.1 ", {"compare": "lines"}, True),
-        ("1  x", "1 x", {"compare": "lines"}, False),
-        ("sNaN", "1", {"compare": "lines"}, False),
-        ("", "", {"compare": "lines"}, True),
-    ],
-)
+@pytest.mark.parametrize(("printed", "wanted", "terms", "is_right"), TABLES["compared"])
 def test_outputs_are_compared_by_the_rule_of_the_task(printed, wanted, terms, is_right):
     assert (difference(printed.encode(), wanted, Terms(**terms)) is None) == is_right
 

@@ -1,0 +1,172 @@
+"""Rows of LiveCodeBench, APPS and BigCodeBench.
+
+Outputs are compared by LiveCodeBench's own rule (`lines`), so that verdicts are those of its leaderboard; APPS, whose
+own comparison accepts much, has equal tokens, with a tolerance for numbers with a decimal point as of `np.allclose`.
+"""
+
+from __future__ import annotations
+
+import ast
+import base64
+import json
+import pickletools
+import re
+import sys
+import zlib
+from typing import Any
+
+from reflexion_lab.errors import DataError
+from reflexion_lab.tasks.benchmarks import humaneval
+from reflexion_lab.tasks.benchmarks.rows import Fields
+from reflexion_lab.tasks.sandbox.suites import methods
+
+UNPACKED = 1 << 28
+"""Maximum bytes of the private tests of a row."""
+TOLERANCE = 1e-5
+PLAIN = "PROTO|FRAME|.*UNICODE8?|MEMOIZE|(LONG_)?(BIN)?PUT|STOP"
+"""Operations of a pickled text."""
+
+
+def unpickled(data: bytes) -> str:
+    """The text that a pickle holds, without unpickling. Raises ValueError: it holds anything else."""
+    operations = [(code.name, value) for code, value, _ in pickletools.genops(data)]
+    texts = [value for name, value in operations if name.endswith("UNICODE") or name == "BINUNICODE8"]
+    others = {name for name, _ in operations if not re.fullmatch(PLAIN, name)}
+    if others or len(texts) != 1:
+        raise ValueError(f"a pickle of more than a text: {', '.join(sorted(others)) or len(texts)}")
+    return str(texts[0])
+
+
+def rename(row: Fields, visible: int) -> None:
+    """Give the row of one of these formats our fields. Raises DataError."""
+    if not row.keys() >= {"task_id", "prompt", "entry_point"}:
+        if "public_test_cases" in row:
+            row |= livecodebench(row)
+        elif "input_output" in row:
+            row |= apps(row, visible)
+        elif "complete_prompt" in row:
+            row |= bigcodebench(row)
+
+
+def livecodebench(row: Fields) -> Fields:
+    """Our fields: public tests are visible, private ones hidden; a problem with a function is a class `Solution`."""
+    sides = _cases(row, "public_test_cases"), _cases(row, "private_test_cases")
+    fields = {
+        "task_id": str(row.pop("question_id", "")),
+        "prompt": row.pop("question_content", ""),
+        "released": str(row.pop("contest_date", ""))[:10],
+        "tags": [row.pop(name) for name in ("difficulty", "platform") if row.get(name)],
+        "canonical_solution": row.pop("canonical_solution", ""),
+    }
+    start = row.pop("starter_code", "")
+    name = (_json(row, "metadata", {}) or {}).get("func_name", "")
+    if not any(case.get("testtype") == "functional" for side in sides for case in side):
+        visible, hidden = ([{key: case.get(key) for key in ("input", "output")} for case in side] for side in sides)
+        data = {"compare": "lines"}
+        return fields | {"kind": "program", "visible_tests": visible, "hidden_tests": hidden, "data": data}
+    try:
+        calls = [[_call(name, *_values(case)) for case in side] for side in sides]
+    except (KeyError, ValueError) as problem:
+        raise DataError(
+            "field $.private_test_cases", f"a test whose {problem}", "arguments in JSON, a line each"
+        ) from None
+    about = {"problem_description": fields["prompt"], "starter_code": start, "prompt": "from typing import *\n"}
+    return fields | about | {"entry_point": name, "visible_tests": calls[0], "hidden_tests": calls[1]}
+
+
+def apps(row: Fields, visible: int) -> Fields:
+    """Our fields: of the tests the first `visible` ones are visible, but at least one is hidden. Also TACO's."""
+    tests, start = _json(row, "input_output", {}) or {}, row.pop("starter_code", "")
+    solutions = _json(row, "solutions", [])
+    fields = {
+        "task_id": str(row.pop("problem_id", row.pop("id", ""))),
+        "prompt": row.pop("question", ""),
+        "released": str(row.pop("date", "") or "")[:10],
+        "tags": [row.pop("difficulty")] if row.get("difficulty") else [],
+        "canonical_solution": solutions[0] if solutions else "",
+    }
+    inputs, outputs = tests.get("inputs", []), tests.get("outputs", [])
+    if len(inputs) != len(outputs):
+        raise DataError("field $.input_output", f"{len(inputs)} inputs and {len(outputs)} outputs", "as many")
+    if name := tests.get("fn_name", ""):
+        calls = [_call(name, args, [out, out[0]] if isinstance(out, list) and out else [out], "in")
+                 for args, out in zip(inputs, outputs, strict=True)]  # fmt: skip
+        fields |= {"entry_point": name, "starter_code": start, "prompt": "", "problem_description": fields["prompt"]}
+        fields |= (
+            {} if "class " in start else {"prompt": f"{start.rstrip()}\n" if start else fields["problem_description"]}
+        )
+    else:
+        pairs = zip(map(_text, inputs), map(_text, outputs), strict=True)
+        calls = [json.dumps({"input": given, "output": out}) for given, out in pairs]
+        fields |= {"kind": "program", "data": {"tolerance": TOLERANCE}}
+    visible = max(0, min(visible, len(calls) - 1))
+    return fields | {"visible_tests": calls[:visible], "hidden_tests": calls[visible:]}
+
+
+def bigcodebench(row: Fields) -> Fields:
+    """Our fields: examples of the prompt are visible, the methods of its class of `unittest` hidden."""
+    prompt, name, test = (str(row.pop(field, "")) for field in ("complete_prompt", "entry_point", "test"))
+    libraries = row.pop("libs", [])
+    try:
+        libraries = ast.literal_eval(libraries) if isinstance(libraries, str) else libraries
+        setup, checks = methods(test)
+    except (SyntaxError, ValueError) as problem:
+        raise DataError("field $.test", f"{test[:60]!r} ({problem})", "Python with tests") from None
+    if not checks:
+        raise DataError("field $.test", repr(test[:60]), "classes of unittest or functions `test…`, and no other tests")
+    tops = {str(library).partition(".")[0]: None for library in libraries}
+    return {
+        "prompt": prompt,
+        "entry_point": name,
+        "requires": [top for top in tops if top not in sys.stdlib_module_names],
+        "visible_tests": list(humaneval.examples("", prompt, name)),
+        "hidden_tests": list(checks),
+        "setup": setup,
+    }
+
+
+def _cases(row: Fields, column: str) -> list[dict[str, Any]]:
+    """The tests of a column: JSON, or a pickled text of JSON, packed by zlib, in base64."""
+    text = row.get(column)
+    if isinstance(text, str) and not text.lstrip().startswith("["):
+        expected = "JSON, or a text of it, pickled, packed and in base64"
+        try:
+            packed = zlib.decompressobj()
+            data = packed.decompress(base64.b64decode(text, validate=True), UNPACKED)
+            if packed.unconsumed_tail:
+                raise ValueError(f"more than {UNPACKED >> 20} MB")
+            row[column] = unpickled(data)
+        except (ValueError, zlib.error) as problem:
+            raise DataError(f"field $.{column}", f"{text[:20]!r}… ({problem})", expected) from None
+    cases = _json(row, column, [])
+    if not isinstance(cases, list) or not all(isinstance(case, dict) for case in cases):
+        raise DataError(f"field $.{column}", f"{str(cases)[:60]!r}", "a list of objects with input and output")
+    return cases
+
+
+def _json(row: Fields, column: str, without: Any) -> Any:
+    value = row.pop(column, without)
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value) if value.strip() else without
+    except (ValueError, RecursionError) as problem:
+        raise DataError(f"field $.{column}", f"{value[:40]!r} ({problem})", "JSON") from None
+
+
+def _values(case: dict[str, Any]) -> tuple[list[Any], list[Any]]:
+    return [json.loads(line) for line in case["input"].splitlines() if line.strip()], [json.loads(case["output"])]
+
+
+def _call(name: str, arguments: list[Any], results: list[Any], how: str = "==") -> str:
+    given = ", ".join(map(repr, arguments))
+    return (
+        f"assert candidate({given}) {how} {results!r}"
+        if how == "in"
+        else f"assert candidate({given}) == {results[0]!r}"
+    )
+
+
+def _text(value: Any) -> str:
+    """An input or output, which may be a list of lines."""
+    return "\n".join(map(str, value)) if isinstance(value, list) else str(value)

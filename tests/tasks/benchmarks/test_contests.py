@@ -1,0 +1,149 @@
+"""Rows of LiveCodeBench, APPS and BigCodeBench: read, judged by their own solutions; nothing in them runs."""
+
+import base64
+import json
+import pickle
+import zlib
+
+import pytest
+
+from reflexion_lab.errors import ConfigError, DataError
+from reflexion_lab.tasks.benchmarks.jsonl import jsonl
+from reflexion_lab.tasks.evaluators.executed import executed
+from reflexion_lab.tasks.evaluators.judge import HiddenTests
+from reflexion_lab.tasks.sandbox.suites import methods
+
+
+def packed(value):
+    return base64.b64encode(zlib.compress(pickle.dumps(value))).decode()
+
+
+def case(given, wanted, kind="stdin"):
+    return {"input": given, "output": wanted, "testtype": kind}
+
+
+LCB = {
+    "question_title": "A", "question_content": "Print twice n.", "platform": "atcoder", "question_id": "abc1_a",
+    "contest_date": "2024-02-01T00:00:00", "starter_code": "", "difficulty": "easy", "metadata": "{}",
+    "public_test_cases": json.dumps([case("1\n", "2\n")]), "canonical_solution": "print(2 * int(input()))",
+    "private_test_cases": packed(json.dumps([case("5", "10.0"), case("0", "0")])),
+}  # fmt: skip
+METHOD = LCB | {
+    "question_id": "3", "metadata": '{"func_name": "twice"}', "contest_date": "2023-01-01",
+    "starter_code": "class Solution:\n    def twice(self, xs: List[int], more: bool) -> List[int]:\n        ",
+    "public_test_cases": json.dumps([case("[1, 2]\ntrue", "[2, 4]", "functional")]),
+    "private_test_cases": json.dumps([case("[3]\nfalse", "[6]", "functional")]),
+    "canonical_solution": "class Solution:\n    def twice(self, xs, more):\n        return [2 * x for x in xs]\n",
+}  # fmt: skip
+APPS = {
+    "problem_id": 7, "question": "Print half of n.", "difficulty": "introductory", "url": "",
+    "input_output": json.dumps({"inputs": ["1\n", ["3", ""], "4"], "outputs": ["0.5\n", ["1.5"], "2.0000001"]}),
+    "solutions": json.dumps(["print(int(input()) / 2)"]), "starter_code": "",
+}  # fmt: skip
+APPS_CALL = APPS | {
+    "starter_code": "\ndef half(n):\n\t", "solutions": json.dumps(["def half(n):\n    return n / 2"]),
+    "input_output": json.dumps({"fn_name": "half", "inputs": [[1], [2]], "outputs": [[0.5], 1]}),
+}  # fmt: skip
+SUITE = """import unittest
+LOG = []
+class Base(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.start = 40
+    def setUp(self):
+        self.n = self.start + 2
+    def test_a(self):
+        self.assertEqual(f(self.n), 84)
+class TestCases(Base):
+    def test_b(self):
+        for n in range(3):
+            with self.subTest(n=n):
+                self.assertEqual(f(n), 2 * n)
+    def test_c(self):
+        with self.assertRaises(TypeError):
+            f(None)
+    @unittest.skip("slow")
+    def test_d(self): pass
+    def test_e(self):
+        self.skipTest("late")
+    def tearDown(self):
+        del self.n
+if __name__ == "__main__":
+    unittest.main()
+"""
+BIGCODE = {
+    "task_id": "BigCodeBench/1", "entry_point": "f",
+    "complete_prompt": 'import math\ndef f(n):\n    """Twice.\n    >>> f(1)\n    2\n    """\n',
+    "canonical_solution": "    return 2 * n\n", "test": SUITE, "libs": "['math', 'numpy', 'os.path']",
+}  # fmt: skip
+
+
+def test_every_format_is_read_and_its_own_solution_passes(write_rows, sandbox):
+    tasks = jsonl(str(write_rows(LCB, METHOD, APPS))).tasks + jsonl(str(write_rows(APPS_CALL))).tasks
+    kinds = [
+        (task.kind, task.entry_point, task.released, len(task.visible_tests), len(task.hidden_tests)) for task in tasks
+    ]
+    assert kinds == [
+        ("program", "", "2024-02-01", 1, 2), ("function", "Solution", "2023-01-01", 1, 1), ("program", "", "", 1, 2),
+        ("function", "half", "", 1, 1),
+    ]  # fmt: skip
+    assert tasks[0].tags == ("easy", "atcoder") and "Print twice n." in tasks[1].prompt
+    for task in tasks:
+        assert HiddenTests(sandbox).grade(task, 1, task.canonical_program).passed, task
+        assert not HiddenTests(sandbox).grade(task, 1, task.canonical_program.replace("2", "3")).passed
+
+
+def test_a_method_of_a_class_of_unittest_is_a_check_and_a_skip_is_no_pass(write_rows, sandbox):
+    [task] = jsonl(str(write_rows(BIGCODE))).tasks
+    assert task.requires == ("numpy",) and task.visible_tests == ("assert f(1) == 2",)
+    checks = executed(task, task.canonical_program, task.hidden_tests, sandbox).checks
+    assert [each.outcome for each in checks] == ["pass", "pass", "pass", "pass", "fail", "fail"]
+    wrong = executed(task, "def f(n): return 2 * n if n != 1 else 3", task.hidden_tests, sandbox).checks
+    assert [each.outcome for each in wrong] == ["pass", "pass", "fail", "pass", "fail", "fail"]
+
+
+@pytest.mark.parametrize(("test", "checks"), [
+    ("def test_a(): assert f(1) == 2\nasync def test_b(): assert f(1) == 2", 2),
+    ("def helper(x): return f(x)\nclass A:\n    pass\ndef test_a(): assert helper(1) == 2", 1),
+    ("assert f(1) == 2\ndef test_a(): pass", 0), ("class TestA:\n    def test_a(self): assert f(1) == 2", 0),
+])  # fmt: skip
+def test_functions_are_checks_and_other_forms_are_left_whole(test, checks):
+    assert len(methods(test)[1]) == checks
+
+
+@pytest.mark.parametrize("test", [
+    "import unittest\nclass A(unittest.TestCase):\n    def setUp(self): pass", "def test_a(tmp_path): pass",
+    "import pytest\n@pytest.mark.parametrize('x', [1])\ndef test_a(x=0): pass",
+])  # fmt: skip
+def test_tests_that_check_nothing_or_need_a_runner_are_refused(write_rows, test):
+    with pytest.raises(DataError, match=r"field \$\.test: .*(has no test|needs a fixture)"):
+        jsonl(str(write_rows(BIGCODE | {"test": test})))
+
+
+class Bang:
+    def __reduce__(self):
+        return open, ("bang", "w")
+
+
+@pytest.mark.parametrize("value", [Bang(), [case("1", "2")], b"[]", 7])
+def test_a_pickle_of_more_than_a_text_is_one_line_and_runs_nothing(write_rows, tmp_path, monkeypatch, value):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DataError, match=r"field \$\.private_test_cases") as problem:
+        jsonl(str(write_rows(LCB | {"private_test_cases": packed(value)})))
+    assert not (tmp_path / "bang").exists() and "\n" not in str(problem.value)
+
+
+@pytest.mark.parametrize("text", ["no base64!", "", base64.b64encode(b"x").decode(), packed("[")])
+def test_private_tests_that_cannot_be_read_are_one_error(write_rows, text):
+    with pytest.raises(DataError, match=r"field \$\.private_test_cases"):
+        jsonl(str(write_rows(LCB | {"private_test_cases": text})))
+
+
+def test_since_leaves_out_what_is_older_and_what_has_no_date(write_rows):
+    path = str(write_rows(LCB, METHOD, APPS))
+    chosen = jsonl(path, since="2024-02-01")
+    assert [task.task_id for task in chosen] == ["abc1_a"] and chosen.digest == jsonl(path).digest
+    assert "1 tasks without a date of release are left out" in chosen.note
+    for day in ("2025-01-01", "01.02.2024"):
+        with pytest.raises(ConfigError, match=r"benchmark\.load\.since"):
+            jsonl(path, since=day)
