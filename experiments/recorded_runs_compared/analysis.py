@@ -35,6 +35,12 @@ if TYPE_CHECKING:
 TRIALS = "trials.csv"
 HOTPOTQA = ("hotpotqa/ReAct__reflexion__100_questions_7_trials", "hotpotqa/ReAct__base__100_questions_5_trials")
 """Reflexion's run and its control."""
+HOTPOTQA_COT = (
+    "hotpotqa/CoT__no_context__reflexion__100_questions_5_trials",
+    "hotpotqa/CoT__no_context__base__100_questions_5_trials",
+    "hotpotqa/CoT__context__reflexion__100_questions_8_trials",
+)
+"""Likewise without tools; and Reflexion's run with the passages, whose control is not among the logs."""
 CUTS = {"two_attempts": ("both cut at two attempts", 2), "as_run": ("as run", None)}
 BASELINE = "reflexion"
 
@@ -392,6 +398,7 @@ def _agents(trials: Sequence[Trials]) -> dict[str, Any]:
 
     return {
         "hotpotqa": HOTPOTQA,
+        "cot": HOTPOTQA_COT,
         "curve": lambda label: curves[label],
         "environments": {run.world: len(run.solved) for run in trials},
         "against": against,

@@ -42,7 +42,9 @@ def test_the_published_curves_come_out_of_the_logs(recorded_runs):
     result = {pairing.second: pairing for pairing in pairings(trials)}
     assert all(pairing.same_start for pairing in result.values())
     alfworld = result["alfworld/reflexion_run_logs"].by_trial
-    assert [(pair.repaired, pair.damaged) for pair in alfworld][-1] == (23, 1)
+    discordant = [(0, 0), (13, 4), (18, 4), (18, 3), (18, 1), (18, 1), (23, 1)]
+    assert [(pair.repaired, pair.damaged) for pair in alfworld] == discordant
+    assert [f"{pair.p:.1g}" for pair in alfworld[1:]] == ["0.05", "0.004", "0.001", "8e-05", "8e-05", "3e-06"]
     assert all(pair.low <= 0 <= pair.high for name in result if "webshop" in name for pair in result[name].by_trial)
 
 
@@ -163,12 +165,22 @@ def test_a_text_log_that_cannot_be_taken_apart_is_refused(tmp_path, correct, wro
         read_trials([path])
 
 
+HOTPOTQA = {
+    "ReAct__base__100_questions_5": [34] * 5, "ReAct__reflexion__100_questions_5": [32, 42, 48, 50, 51],
+    "ReAct__reflexion__100_questions_7": [32, 42, 48, 50, 51, 53, 53],
+    "CoT__context__reflexion__100_questions_8": [61, 69, 69, 70, 72, 74, 75, 75],
+    "CoT__no_context__base__100_questions_5": [32, 33, 33, 33, 33],
+    "CoT__no_context__reflexion__100_questions_5": [32, 37, 40, 40, 40],
+}  # fmt: skip
+
+
 def test_the_papers_control_on_hotpotqa_cannot_change(recorded_runs):
     logs = recorded_runs / "trials" / "hotpotqa"
-    base, reflexion = read_trials(
-        [logs / f"ReAct__{name}__100_questions_5_trials.txt.gz" for name in ("base", "reflexion")]
-    )
-    assert [rate.k for rate in base.curve] == [34] * 5
-    assert [rate.k for rate in reflexion.curve] == [32, 42, 48, 50, 51]
-    assert [str(retries) for retries in base.retries] == ["47 of 66", "49 of 66", "51 of 66", "56 of 66"]
-    assert (base.repeats.is_fixed, reflexion.repeats.is_fixed) == (True, False)
+    runs = read_trials([logs / f"{name}_trials.txt.gz" for name in HOTPOTQA])
+    assert [[rate.k for rate in run.curve] for run in runs] == [*HOTPOTQA.values()]
+    assert [str(retries) for retries in runs[0].retries] == ["47 of 66", "49 of 66", "51 of 66", "56 of 66"]
+    assert [run.repeats.is_fixed for run in runs] == [True, False, False, False, True, False]
+    result = {pairing.second.rpartition("/")[2]: pairing for pairing in pairings(runs)}
+    assert {name.partition("__")[0] for name in result} == {"ReAct", "CoT"} and len(result) == 3  # each by its strategy
+    (cot,) = (pairing for name, pairing in result.items() if name.startswith("CoT"))
+    assert (cot.first, cot.by_trial[-1].repaired, cot.by_trial[-1].damaged) == (runs[4].label, 8, 1)

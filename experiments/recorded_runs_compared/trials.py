@@ -153,15 +153,20 @@ def _retries(before: dict[str, tuple[str, bool]], after: dict[str, tuple[str, bo
     return Retries(n=len(failed), identical=sum(before[name][0] == after[name][0] for name in failed))
 
 
+def _strategy(run: Trials) -> str:
+    """What precedes the arm in a name such as `CoT__no_context__base__100_questions`; "" in other names."""
+    return re.split(r"__(?=base|reflexion|last_trial)", run.name)[0] if "__" in run.name else ""
+
+
 def pairings(trials: Sequence[Trials], baseline: str = "base") -> Iterator[Pairing]:
-    """Each run against each run whose name has the part `baseline`, if both have the same world and environments, the
-    same number of the first trial, and more than one trial.
+    """Each run against each run whose name has the part `baseline`, if both have the same world, strategy and
+    environments, the same number of the first trial, and more than one trial.
     """
     is_base = re.compile(rf"(?:^|_){re.escape(baseline)}_").search
     for first in (run for run in trials if is_base(f"{run.name}_")):
         for second in (run for run in trials if run.world == first.world and not is_base(f"{run.name}_")):
             same = first.solved.keys() == second.solved.keys() and first.start == second.start
-            if same and min(first.length, second.length) > 1:
+            if same and _strategy(first) == _strategy(second) and min(first.length, second.length) > 1:
                 common = range(1, min(first.length, second.length) + 1)
                 yield Pairing(
                     first=first.label,
