@@ -31,6 +31,7 @@ from reflexion_lab.records import (
     Item,
     MemoryState,
     Message,
+    Observation,
     Recollection,
     Reflection,
     Sampling,
@@ -109,6 +110,34 @@ class Reviser(Protocol):
 
     def revise(self, task: Task, program: str, critique: Critique) -> Trajectory:
         """The next draft, after the critique of this one; the old one without a program. Raises ModelError."""
+
+
+class Session(Protocol):
+    """One play of an environment, by one thread at a time. What its methods raise is an error of the harness."""
+
+    def observe(self) -> Observation:
+        """The newest observation; before any action, the first one."""
+
+    def act(self, text: str) -> Observation:
+        """Take one action and return what it shows. The environment also answers actions that it does not know."""
+
+    def close(self) -> None: ...
+
+
+class Environment(Protocol):
+    """A world in which an actor takes several actions. Thread-safe. Equal actions give equal observations: the grade
+    of a play is a replay of its actions in a fresh session.
+    """
+
+    max_steps: int
+    """Actions of a play at most; 1 or more."""
+    seconds: float
+    """Wall seconds that one action may take."""
+    help: str
+    """What an actor has to know about the actions; "" where observations list them."""
+
+    def start(self, task: Task) -> Session:
+        """A fresh session at the beginning of a task, whose `data` says what it starts from."""
 
 
 class Limits(Protocol):

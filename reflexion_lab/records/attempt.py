@@ -473,6 +473,21 @@ class Critique(Record, frozen=True, kw_only=True):
     """Time of its tools."""
 
 
+class Observation(Record, frozen=True, kw_only=True):
+    """What an environment shows after an action."""
+
+    text: str
+    actions: tuple[str, ...] = ()
+    """Admissible actions, if the environment lists them; () if it does not."""
+    score: float = 0.0
+    is_over: bool = False
+    """Whether no further action is taken."""
+    is_success: bool = False
+    """The environment's own verdict so far."""
+    answer: str = ""
+    """The answer that a play ended with, of an environment for questions."""
+
+
 class Step(Record, frozen=True, kw_only=True):
     """One turn of an actor that works in several."""
 

@@ -22,6 +22,8 @@ from reflexion_lab.text.prompts.render import without_docstrings
 from reflexion_lab.text.replies.syntax import UNPARSABLE
 
 BLOCK = re.compile(r"^(`{3,})(?:python|text)\n(.*?)\n\1$", re.MULTILINE | re.DOTALL)
+TURN = "\nAction: one action\n"
+"""By which a play is recognized."""
 WRONG = re.compile(r"^# wrong draft ([0-9a-f]{4})$", re.MULTILINE)
 _BEFORE = CHANGE_OF_QUOTED.rpartition("}")[2].strip()
 QUOTES = (_BEFORE, f"{_BEFORE}.")
@@ -128,7 +130,8 @@ class SimulatedModel:
         """Raises ModelError for a prompt without one of the tasks."""
         prompt = "\n\n".join(message.content for message in messages)
         digest = hashlib.sha256(prompt.encode(errors="replace")).hexdigest()
-        reply = self._reply(prompt, random.Random(f"{sampling.seed}:{digest}:{sample}"))
+        draw = random.Random(f"{sampling.seed}:{digest}:{sample}")
+        reply = self._turn(messages, draw) if TURN in messages[0].content else self._reply(prompt, draw)
         counts = -(-len(prompt) // 4), -(-len(reply) // 4)
         cost = self._price.cost(*counts)
         usage = Usage(calls=1, prompt_tokens=counts[0], completion_tokens=counts[1], cost=cost)
@@ -156,6 +159,24 @@ class SimulatedModel:
         program = task.canonical_program if right else self._wrong(task, draw)
         turn = "Thought: I write the whole function.\nAction: finish\nProgram:\n" if "\nAction: " in prompt else ""
         return f"{turn}```python\n{program.strip()}\n```"
+
+    def _turn(self, messages: Sequence[Message], draw: random.Random) -> str:
+        """A turn of a play: the first one decides whether it follows the walkthrough, or looks around."""
+        head, *later = (message.content for message in messages)
+        task = next((task for prompt, task in self._tasks.items() if prompt in head), None)
+        if task is None:
+            raise ModelError(f"the simulated model knows no task of the play that begins {head[-80:]!r}")
+        walk = task.canonical_solution.split("\n")
+        taken = re.findall(r"^Action: (.*)$", "\n".join(later), re.MULTILINE)
+        if taken:
+            follows = taken == walk[: len(taken)]
+        else:
+            before = [text for _, text in BLOCK.findall(head.partition(task.prompt.strip())[2])]
+            is_right = bool(before) and before[-1].strip() == task.canonical_solution.strip()
+            chance = 1 - self.damage if is_right else self.repair if before else self._first[task.loop_id]
+            follows = draw.random() < chance
+        action = walk[len(taken)] if follows and len(taken) < len(walk) else "look"
+        return f"Thought: I take the next step.\nAction: {action}"
 
     def _wrong(self, task: Task, draw: random.Random) -> str:
         """A wrong program; with `partial`, of those drawn the first that fails a hidden test."""

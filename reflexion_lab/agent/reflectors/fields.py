@@ -38,6 +38,9 @@ of words is bounded, and shorter for digits and symbols, which cost one token ea
 repetition fits into `max_tokens`.
 """
 
+OF_FUNCTIONS = {"The check failed because": "It failed because", "In my function I will": "Next time I will"}
+"""Openings of `GRAMMAR` for functions, and those for tasks of another kind."""
+
 KEYS = {
     "ROOT_CAUSE": ("rootcause", "analysis"),
     "WHAT_WENT_WRONG": ("whatwentwrong", "whatfailed", "analysis"),

@@ -7,10 +7,12 @@ from typing import Literal
 
 from msgspec.structs import asdict, replace
 
+from reflexion_lab.agent.actors.play import transcript
 from reflexion_lab.agent.reflectors.evidence import classify_evaluation, describe, reflection_on
 from reflexion_lab.agent.reflectors.fields import (
     GRAMMAR,
     LESSONS,
+    OF_FUNCTIONS,
     SERVICE,
     SESSION,
     SUCCESS,
@@ -85,6 +87,8 @@ class LLMReflector:
         """Raises ReflectionError if the reply was withheld or cannot be read; exceptions of the model pass through."""
         name, grammar = self.form(attempt)
         name = self.prompts.of_kind(name, task)
+        for of_function, other in OF_FUNCTIONS.items() if task.kind != "function" else ():
+            grammar = grammar.replace(of_function, other)
         sampling = replace(self.sampling, grammar=grammar if self.constrained else "")
         # The prompt holds the attempt's number, so no two draws within one task's loop are the same call.
         prompt = Message(role="user", content=self._prompt(name, task, attempt, episodes))
@@ -117,6 +121,7 @@ class LLMReflector:
         """The prompt, fitted into the model's context if possible."""
         trajectory = attempt.trajectory
         code = trajectory.solution or ("" if trajectory.finish_reason in WITHHELD else trajectory.reply)
+        code = transcript(trajectory) if trajectory.strategy == "play" else code
         whole = {"description": task.prompt, "evidence": evidence(attempt), "code": without_prompt(code, task)}
         texts = {part: bounded(text, self.limits[part]) for part, text in whole.items()}
         examples, priors = self.prompts.examples, self._priors(episodes)

@@ -271,21 +271,17 @@ def _attempt(card: Card, width: int, most: int | None) -> Iterator[str]:
         yield from folded(f"  {_text(names, most, width - 2)}", width)
     for retriever, query in dict.fromkeys((item.retriever, item.query) for item in attempt.retrieved):
         yield from folded(f"  query ({retriever}): {_text(query, most, width)}", width)
-    work, chars = attempt.trajectory, width - 2 if most else sys.maxsize
+    work = attempt.trajectory
     turns = [(step.messages, step.reply) for step in work.steps] or [(work.messages, work.reply)]
     for messages, reply in () if most else turns:
         for name, text in [*((f"prompt ({message.role})", message.content) for message in messages), ("reply", reply)]:
             yield f"  {name}:"
             yield from (f"    {visible(line, kept='')}".rstrip() for line in text.split("\n"))
     yield from (line for turn in card.turns for line in _draft(turn, most, width))
-    if work.ended:
-        yield f"  drafts ended: {work.ended}"
-    yield from folded(f"  program: {card.heading}" if card.heading else "  program", width)
-    lines = card.lines[:most]
-    for line in lines:
-        yield f"  {cut(visible(line.gutter + ''.join(text for text, _ in line.parts), kept=''), chars)}".rstrip()
-    if left := len(card.lines) - len(lines):
-        yield f"  … {left} more lines: --full"
+    if work.strategy == "play":
+        yield f"  play ended: {work.ended}"
+    else:
+        yield from _program(card, most, width)
     for check in attempt.evaluation.failures:
         sides = "; ".join(f"{label} {_text(text, most)}" for label, text in check_details(check))
         yield from folded(f"  failing check: {check.name}: {sides}", width)
@@ -295,6 +291,18 @@ def _attempt(card: Card, width: int, most: int | None) -> Iterator[str]:
             yield from folded(f"    to change: {_text(words.what_to_change, most)}", width)
 
 
+def _program(card: Card, most: int | None, width: int) -> Iterator[str]:
+    """The submitted program, as its difference to the one before."""
+    if ended := card.attempt.trajectory.ended:
+        yield f"  drafts ended: {ended}"
+    yield from folded(f"  program: {card.heading}" if card.heading else "  program", width)
+    lines, chars = card.lines[:most], width - 2 if most else sys.maxsize
+    for line in lines:
+        yield f"  {cut(visible(line.gutter + ''.join(text for text, _ in line.parts), kept=''), chars)}".rstrip()
+    if left := len(card.lines) - len(lines):
+        yield f"  … {left} more lines: --full"
+
+
 def _draft(turn: Turn, most: int | None, width: int) -> Iterator[str]:
     """A draft with its critique."""
     if critique := turn.step.critique:
@@ -302,8 +310,18 @@ def _draft(turn: Turn, most: int | None, width: int) -> Iterator[str]:
         change = "" if turn.improvement is None else f", improvement {turn.improvement:+.2f}"
         issues = f": {_text('; '.join(critique.issues), most, width)}" if critique.issues else ""
         yield from folded(f"  draft {turn.number}: severity {critique.severity:.2f}{score}{change}{issues}", width)
+    elif turn.step.observation and not turn.step.program:
+        yield from folded(f"  {turn.number:>3} > {turn.step.action}", width)
+        yield from (f"        {line}" for line in _lines(turn.step.observation, most, width - 8))
     elif turn.step.program and turn.step.error:
         yield from folded(f"  draft {turn.number}: {_text(turn.step.error, most, width)}", width)
+
+
+def _lines(text: str, most: int | None, width: int) -> list[str]:
+    """The lines of an observation; in brief, its beginning on one line."""
+    if most is not None:
+        return [_text(text, most, width)]
+    return [visible(line, kept="") for line in text.splitlines() if line.strip()]
 
 
 def _text(text: str, most: int | None, chars: int = MOST_CHARS) -> str:

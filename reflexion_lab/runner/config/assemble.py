@@ -330,6 +330,8 @@ def loop_factory(
     def loop(run_id: str = "") -> Reflexion:
         draws = draws_by_role(models, cfg.loop.first_draw)
         parts = {"sandbox": sandbox, "prompts": prompts, "shared": shared, "models": draws}
+        if environment := getattr(sandbox, "environment", None):
+            parts["environment"] = environment
         parts["evaluator"] = build(nodes["evaluator"], "evaluator", parts)
         if has_critic:
             parts["critic"] = build(nodes["critic"], "critic", {**parts, "model": draws["critic"]})

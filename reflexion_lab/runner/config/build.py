@@ -32,6 +32,7 @@ Config: TypeAlias = "DictConfig"
 METHODS: dict[str, Callable[..., Any]] = {
     "model": protocols.Model.complete,
     "actor": protocols.Actor.act,
+    "environment": protocols.Environment.start,
     "evaluator": protocols.Evaluator.evaluate,
     "critic": protocols.Critic.critique,
     "reflector": protocols.Reflector.reflect,

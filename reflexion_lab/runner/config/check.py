@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from reflexion_lab.errors import ConfigError
-from reflexion_lab.runner.config.build import capability, check_targets, has_durable_store, suggestion
+from reflexion_lab.runner.config.build import capability, check_targets, has_durable_store, suggestion, takes
 from reflexion_lab.runner.config.initial_items import shows_solutions
 from reflexion_lab.runner.config.parts import draws_from_runs, is_chain, keeps_items, shared_by, with_defaults
 from reflexion_lab.runner.config.record import KEYS, RunConfig, places, scalars
@@ -74,6 +74,9 @@ def check(cfg: RunConfig, is_recorded: bool = False) -> None:
         raise ConfigError(SALT, salt, "another form than 16 hexadecimal digits, which a default salt has")
     _check_leaks(cfg)
     _check_policy(cfg)
+    if takes("actor", cfg.actor, "environment") and not cfg.environment:
+        got, expected = f"none with actor {_classes(cfg.actor)[0]}", "that of the tasks, as benchmark=textworld sets it"
+        raise ConfigError("environment", got, expected)
     if cfg.only is not None and cfg.resume is None:
         raise ConfigError("only", f"{cfg.only} without resume", "resume=RUN, the run that has unscored tasks")
     _check_shard(cfg)

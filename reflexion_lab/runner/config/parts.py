@@ -268,12 +268,13 @@ def embedder_fingerprint(cfg: RunConfig) -> str:
 
 
 def load_sandbox(cfg: RunConfig, servers: int | None = None) -> CachedSandbox:
-    """The sandbox with its execution cache."""
+    """The sandbox with its execution cache and the environment of the tasks, if they have one."""
     from reflexion_lab.tasks.sandbox.cached import CachedSandbox
     from reflexion_lab.tasks.sandbox.sandbox import Sandbox
 
     sandbox = Sandbox(cfg.sandbox.limits, servers or cfg.sandbox.servers)
-    return CachedSandbox(sandbox, None if cfg.cache.mode == "off" else cfg.cache.executions)
+    environment = build(cfg.environment, "environment") if cfg.environment else None
+    return CachedSandbox(sandbox, None if cfg.cache.mode == "off" else cfg.cache.executions, environment)
 
 
 def timed_tasks(benchmark: Benchmark, sandbox: CachedSandbox, keep_failing: bool = False) -> tuple[Task, ...]:

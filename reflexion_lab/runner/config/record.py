@@ -179,6 +179,7 @@ class RunConfig(Record, frozen=True, kw_only=True):
     store: Node
     suite_writer: Node
     tracker: Node
+    environment: Node | None = None
     policy: Node = msgspec.field(default_factory=lambda: CHAIN)
     loop: LoopConfig
     memory: MemoryConfig

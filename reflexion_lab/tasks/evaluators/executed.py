@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from reflexion_lab.protocols import Sandbox
+from reflexion_lab.errors import HarnessError
+from reflexion_lab.protocols import Environment, Sandbox
 from reflexion_lab.records import Execution, Task
+from reflexion_lab.tasks.environments.replay import replayed
 from reflexion_lab.tasks.sandbox.programs import Terms
 
 EXECUTED = ("function", "program")
@@ -16,4 +18,9 @@ def executed(task: Task, solution: str, checks: Sequence[str], sandbox: Sandbox)
     """The outcome of each check of `checks` on `solution`, in order. Raises HarnessError, as of `Sandbox.run`."""
     if task.kind == "program":
         return sandbox.run_program(solution, checks, Terms.of(task.data), task.cpu_seconds)
+    if task.kind == "actions":
+        environment: Environment | None = getattr(sandbox, "environment", None)
+        if environment is None:
+            raise HarnessError(f"{task.task_id}: its actions need an environment, got none")
+        return replayed(environment, task, solution, checks)
     return sandbox.run(solution, task.entry_point, checks, task.setup, task.cpu_seconds)

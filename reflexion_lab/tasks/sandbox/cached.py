@@ -16,7 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from reflexion_lab.errors import HarnessError
-from reflexion_lab.protocols import Sandbox
+from reflexion_lab.protocols import Environment, Sandbox
 from reflexion_lab.records import Execution, Task
 from reflexion_lab.tasks.evaluators.executed import EXECUTED, executed
 from reflexion_lab.tasks.evaluators.unit_tests import describe
@@ -57,7 +57,8 @@ class CachedSandbox:
     hits: int
     misses: int
 
-    def __init__(self, sandbox: Processes, path: str | Path | None) -> None:
+    def __init__(self, sandbox: Processes, path: str | Path | None, environment: Environment | None = None) -> None:
+        self.environment = environment
         self.limits = sandbox.limits
         self.values = sandbox.values
         self.hits = self.misses = 0
@@ -168,8 +169,10 @@ class CachedSandbox:
                 self._empty_of_another_version()
 
     def close(self) -> None:
-        """Close the sandbox and the file."""
+        """Close the sandbox, its environment and the file."""
         self._sandbox.close()
+        if end := getattr(self.environment, "close", None):
+            end()
         if self._database is not None:
             self._database.close()
 

@@ -486,7 +486,7 @@ class PromptedModel:
         in proportion to the model's token count, or half if it gives none. Exceptions of the model pass through.
         """
         name = self.prompts.of_kind(name if self.style == "chat" else f"continue_{name}", task)
-        about = {"prompt": task.prompt, **variables}
+        about = {"prompt": task.prompt, "kind": task.kind, **variables}
         limit = max_prompt_tokens(self.model, self.sampling)
         fitted = self.prompts.fit(name, limit if limit is None else int(limit / memory.token_ratio), memory, **about)
         messages, completion = self._put(fitted)

@@ -1,0 +1,103 @@
+"""Sessions whose failures are errors of the harness, and the verdict on a play: a replay of its actions."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from reflexion_lab.errors import HarnessError
+from reflexion_lab.loop.deadline import DeadlineError, with_deadline
+from reflexion_lab.protocols import Environment, Session
+from reflexion_lab.records import Check, Execution, Observation, Task
+
+T = TypeVar("T")
+SCORE = re.compile(r"score (\d+)")
+"""A goal: this score or more."""
+SUCCESS = "success"
+"""The goal that the environment itself calls its success."""
+
+
+class Guarded:
+    """A session that raises HarnessError where its environment fails, dies, or takes longer than its `seconds`.
+
+    `observation`: the newest one.
+    """
+
+    def __init__(self, environment: Environment, task: Task) -> None:
+        self._seconds = environment.seconds
+        self._session: Session = self._call("start", lambda: environment.start(task))
+        self.observation: Observation = self._call("observe", self._session.observe)
+
+    def act(self, action: str) -> Observation:
+        self.observation = self._call(f"act({action[:60]!r})", lambda: self._session.act(action))
+        return self.observation
+
+    def close(self) -> None:
+        """End the session; an environment that fails at its end has given all its observations."""
+        try:
+            self._call("close", self._session.close)
+        except HarnessError:
+            return
+
+    def _call(self, name: str, work: Callable[[], T]) -> T:
+        try:
+            return with_deadline(self._seconds, work, "it gave no result")
+        except HarnessError:
+            raise
+        except DeadlineError as problem:
+            raise HarnessError(f"environment: {name}: {problem}, which is environment.seconds") from problem
+        except Exception as problem:
+            line = problem.__traceback__
+            while line and line.tb_next:
+                line = line.tb_next
+            where = f" ({line.tb_frame.f_code.co_filename}, line {line.tb_lineno})" if line else ""
+            raise HarnessError(f"environment: {name} raised {type(problem).__name__}: {problem}{where}") from problem
+
+
+def actions_of(solution: str) -> list[str]:
+    """The actions of a play, one a line."""
+    return [action for action in solution.split("\n") if action.strip()]
+
+
+def replayed(environment: Environment, task: Task, solution: str, goals: Sequence[str]) -> Execution:
+    """Whether the actions of `solution` reach each of `goals` in a fresh session.
+
+    Actions after the end, and those beyond `environment.max_steps`, are not taken. An environment that fails gives the
+    outcome `harness_error`, which is no verdict.
+    """
+    start, steps = time.monotonic(), 0
+    try:
+        session = Guarded(environment, task)
+        try:
+            for action in actions_of(solution)[: environment.max_steps]:
+                if session.observation.is_over:
+                    break
+                session.act(action)
+                steps += 1
+            last = session.observation
+        finally:
+            session.close()
+    except HarnessError as problem:
+        checks = [Check(name=goal, outcome="harness_error", message=str(problem)[:300]) for goal in goals]
+        return Execution(checks=tuple(checks), output="", seconds=time.monotonic() - start, cpu_seconds=0.0)
+    where = f"after {steps} actions the score is {last.score:g}" + ", and it is over" * last.is_over
+    checks = [
+        Check(
+            name=goal,
+            outcome="pass" if is_reached(goal, last) else "fail",
+            message=where * (not is_reached(goal, last)),
+        )
+        for goal in goals
+    ]
+    return Execution(checks=tuple(checks), output="", seconds=time.monotonic() - start, cpu_seconds=0.0)
+
+
+def is_reached(goal: str, last: Observation) -> bool:
+    """Whether a goal holds at the end: `success`, or `score N`. Raises HarnessError: it is neither."""
+    if goal == SUCCESS:
+        return last.is_success
+    if score := SCORE.fullmatch(goal):
+        return last.score >= int(score[1])
+    raise HarnessError(f"goal: got {goal[:60]!r}, expected {SUCCESS!r} or 'score N'")

@@ -1,0 +1,169 @@
+"""A process that forks a child for each session, so that one that hangs or dies ends no other.
+
+The server imports the libraries of the environments once. A session is one connection of lines of JSON: the first names
+`module:function` and its values, and gets the child's process id; each later one is an action. The child answers with
+`{"value": ...}` or `{"problem": ...}`. The environment variables of the lab, and so its keys, are not passed on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+from reflexion_lab.errors import HarnessError
+
+PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "XDG_CACHE_HOME", "VIRTUAL_ENV", "ALFWORLD_DATA")
+"""Environment variables that a world may need."""
+
+
+class Server:
+    """Starts the process at the first session. Thread-safe. `modules`: imported before any session; of
+    `module:function`, the function is called, too.
+    """
+
+    def __init__(self, modules: Sequence[str]) -> None:
+        self.modules = tuple(modules)
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._place = ""
+
+    def connect(self) -> socket.socket:
+        """A connection to a new child. Raises HarnessError: the process does not start."""
+        with self._lock:
+            if self._process is None or self._process.poll() is not None:
+                self._start()
+            connection = socket.socket(socket.AF_UNIX)
+            try:
+                connection.connect(self._place)
+            except OSError as problem:
+                connection.close()
+                raise HarnessError(f"environment: its server cannot be reached ({problem})") from problem
+            return connection
+
+    def _start(self) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="reflexion-lab-worlds-")
+        self._place = f"{self._folder.name}/server"
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(self._place)
+        listener.listen(128)
+        environ = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+        environ |= {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        command = [sys.executable, "-m", __name__, str(listener.fileno()), *self.modules]
+        with listener:
+            self._process = subprocess.Popen(
+                command, pass_fds=[listener.fileno()], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=environ
+            )
+
+    def close(self) -> None:
+        """End the server and its sessions."""
+        with self._lock:
+            if self._process and self._process.stdin:
+                self._process.stdin.close()
+                self._process.wait(10)
+                self._process = None
+                self._folder.cleanup()
+
+
+class Connection:
+    """A child of the server that runs `target`, `module:function`; its `values` are JSON. Raises HarnessError."""
+
+    def __init__(self, server: Server, target: str, values: dict[str, Any], seconds: float) -> None:
+        self._seconds = seconds
+        self._socket = server.connect()
+        self._file = self._socket.makefile("rwb")
+        self._pid = 0
+        self._pid = self._asked({"target": target, "values": values})
+
+    def ask(self, request: Any) -> Any:
+        """The answer to a request. Raises HarnessError: the child failed, died, or took too long and was killed."""
+        return self._asked(request)
+
+    def _asked(self, request: Any) -> Any:
+        self._socket.settimeout(self._seconds)
+        try:
+            self._file.write(json.dumps(request).encode() + b"\n")
+            self._file.flush()
+            line = self._file.readline()
+        except TimeoutError:
+            self.close()
+            raise HarnessError(f"environment: no answer within {self._seconds:g} s (environment.seconds)") from None
+        except OSError as problem:
+            self.close()
+            raise HarnessError(f"environment: its process died ({problem})") from problem
+        if not line.endswith(b"\n"):
+            self.close()
+            raise HarnessError("environment: its process died")
+        answer = json.loads(line)
+        if "problem" in answer:
+            self.close()
+            raise HarnessError(f"environment: {answer['problem']}")
+        return answer["value"]
+
+    def close(self) -> None:
+        """End the child, whatever it does."""
+        if self._pid:
+            with contextlib.suppress(OSError):
+                os.kill(self._pid, signal.SIGKILL)
+        self._pid = 0
+        with contextlib.suppress(OSError):
+            self._file.close()
+        self._socket.close()
+
+
+def serve(listener: socket.socket) -> None:
+    """Fork a child for each connection until standard input ends, as it does with the lab's process."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # children are reaped by the kernel
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the lab's
+    while True:
+        ready, _, _ = select.select([listener, sys.stdin], [], [])
+        if sys.stdin in ready:
+            os.killpg(0, signal.SIGKILL)
+        connection, _ = listener.accept()
+        if os.fork() == 0:
+            listener.close()
+            try:
+                answer(connection)
+            finally:
+                os._exit(0)
+        connection.close()
+
+
+def answer(connection: socket.socket) -> None:
+    """Serve one session: its first line makes the callable that answers the others."""
+    with connection.makefile("rwb") as file:
+        act = None
+        for line in file:
+            try:
+                request = json.loads(line)
+                if act is None:
+                    module, _, name = request["target"].partition(":")
+                    act = getattr(import_module(module), name)(**request["values"])
+                    value = os.getpid()
+                else:
+                    value = act(request)
+                text = json.dumps({"value": value})
+            except Exception as problem:
+                text = json.dumps({"problem": f"{type(problem).__name__}: {problem}"[:500]})
+            file.write(text.encode() + b"\n")
+            file.flush()
+
+
+if __name__ == "__main__":
+    os.setpgrp()
+    for name in sys.argv[2:]:
+        module, _, function = name.partition(":")
+        loaded = import_module(module)
+        if function:
+            getattr(loaded, function)()
+    serve(socket.socket(fileno=int(sys.argv[1])))

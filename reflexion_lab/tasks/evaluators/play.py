@@ -1,0 +1,39 @@
+"""Heuristics on a play, without the success of its environment (Shinn et al., arXiv 2303.11366, section 4.1)."""
+
+from __future__ import annotations
+
+from reflexion_lab.records import Check, Evaluation, Task, Trajectory
+
+CONFIDENCE = 0.3
+"""In a verdict that asked no environment."""
+
+
+class PlayHeuristics:
+    """Evaluator that fails a play which repeats itself, or has no end within the steps that it may take.
+
+    An actor `play` stops where it takes the same action with the same observation three times. A play that ends counts
+    as passed: whether it reached the goal is not asked.
+    """
+
+    def evaluate(self, task: Task, trajectory: Trajectory) -> Evaluation:
+        turns = len(trajectory.steps)
+        failing = {
+            "no repeated action": ("repeated", "the same action gave the same observation three times"),
+            "an end": ("max_steps", f"the play had no end after {turns} turns"),
+        }
+        broken = trajectory.ended == "world_failed"
+        checks = tuple(
+            Check(name=name, outcome="harness_error" if broken else "fail" if trajectory.ended == ended else "pass",
+                  message=why * (trajectory.ended == ended))
+            for name, (ended, why) in failing.items()
+        )  # fmt: skip
+        failed = [check for check in checks if check.outcome != "pass"]
+        return Evaluation(
+            passed=not failed,
+            outcome=failed[0].outcome if failed else "pass",
+            reward=1 - len(failed) / len(checks),
+            checks=checks,
+            verification_type="heuristics",
+            confidence=CONFIDENCE,
+            feedback="; ".join(check.message for check in failed),
+        )

@@ -1,0 +1,269 @@
+"""Every environment: a play is graded by a replay of its actions, whatever its actor says, and fails alone."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from msgspec.structs import replace
+
+import reflexion_lab as rl
+from reflexion_lab.errors import ConfigError, HarnessError
+from reflexion_lab.records import Observation, Task, Trajectory
+from reflexion_lab.tasks.benchmarks.textworld import textworld
+from reflexion_lab.tasks.environments import textworld as games
+from reflexion_lab.tasks.environments.replay import Guarded, replayed
+from reflexion_lab.tasks.environments.server import Connection, Server
+
+
+class Corridor:
+    """Rooms in a row; the goal is the last one. A session of this process."""
+
+    max_steps = 12
+    seconds = 0.5
+    help = "The actions are forward, back, and wait."
+
+    def __init__(self, trap: str = "") -> None:
+        self.trap = trap
+
+    def start(self, task):
+        return Walk(task.data["rooms"], self.trap if task.data.get("has_trap") else "")
+
+
+class Walk:
+    def __init__(self, rooms: int, trap: str) -> None:
+        self.rooms, self.trap, self.place = rooms, trap, 0
+
+    def observe(self):
+        at_end = self.place == self.rooms
+        return Observation(
+            text=f"You are in room {self.place} of {self.rooms}.", score=self.place, is_over=at_end, is_success=at_end
+        )
+
+    def act(self, text):
+        if self.trap == "raise":
+            raise RuntimeError("the floor gave way")
+        if self.trap == "hang":
+            time.sleep(3)
+        self.place += {"forward": 1, "back": -1 if self.place else 0}.get(text, 0)
+        return self.observe()
+
+    def close(self):
+        pass
+
+
+def walk(task_id: str, rooms: int = 3, **data) -> Task:
+    goals = (*(f"score {n}" for n in range(1, rooms)), "success")
+    return Task(
+        task_id=task_id, prompt=f"Walk to room {rooms}, task {task_id}.", entry_point="", kind="actions",
+        data={"rooms": rooms, **data}, visible_tests=goals, hidden_tests=goals,
+        canonical_solution="\n".join(["forward"] * rooms),
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    """A cache of games of its own."""
+    before = os.environ.get("XDG_CACHE_HOME")
+    os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
+    yield
+    os.environ.pop("XDG_CACHE_HOME") if before is None else os.environ.update(XDG_CACHE_HOME=before)
+
+
+@pytest.fixture(scope="module")
+def textworlds(cache):
+    environment = games.TextWorld()
+    yield environment, list(textworld(["custom-2", "coin_collector-3"], n=2))
+    environment.close()
+
+
+@pytest.fixture(params=["corridor", "textworld"])
+def world(request):
+    """An environment and its tasks."""
+    if request.param == "corridor":
+        return Corridor(), [walk("a"), walk("b", 5)]
+    return request.getfixturevalue("textworlds")
+
+
+def played(environment, task, seed: int) -> tuple[str, Observation]:
+    """A random play."""
+    session, draw, actions = Guarded(environment, task), random.Random(seed), []
+    while not session.observation.is_over and len(actions) < 8:
+        actions.append(draw.choice(session.observation.actions or ("forward", "back", "wait", "nonsense")))
+        session.act(actions[-1])
+    session.close()
+    return "\n".join(actions), session.observation
+
+
+def test_the_replay_of_any_play_gives_its_end_also_beside_others(world):
+    environment, tasks = world
+    plays = [(task, *played(environment, task, seed)) for task in tasks for seed in range(6)]
+    expected = [
+        tuple("pass" if (last.is_success if goal == "success" else last.score >= int(goal[6:])) else "fail"
+              for goal in task.hidden_tests)
+        for task, _, last in plays
+    ]  # fmt: skip
+    for workers in (1, 8):
+        with ThreadPoolExecutor(workers) as pool:
+            ends = pool.map(lambda play: replayed(environment, play[0], play[1], play[0].hidden_tests), plays)
+            assert [tuple(check.outcome for check in end.checks) for end in ends] == expected
+
+
+def test_canonical_plays_reach_every_goal_and_no_play_none(world):
+    environment, tasks = world
+    for task in tasks:
+        right, empty = (
+            replayed(environment, task, actions, task.hidden_tests) for actions in (task.canonical_solution, "")
+        )
+        assert {check.outcome for check in right.checks} == {"pass"}
+        assert {check.outcome for check in empty.checks} == {"fail"}
+
+
+def test_what_comes_after_the_end_or_beyond_the_steps_is_not_taken(world):
+    environment, tasks = world
+    last = replayed(environment, tasks[0], tasks[0].canonical_solution + "\nback" * 50, ("success",))
+    assert last.checks[0].outcome == "pass"
+    late = "\n".join(["wait"] * environment.max_steps) + f"\n{tasks[0].canonical_solution}"
+    assert replayed(environment, tasks[0], late, ("success",)).checks[0].outcome == "fail"
+
+
+class Scripted:
+    """An actor that submits the actions of its script, whatever its environment shows, and claims success."""
+
+    def act(self, task, recollection):
+        claims = "*** You have won *** success score 3"
+        solution = SCRIPTS[task.task_id][recollection.attempt - 1]
+        return Trajectory(solution=solution, strategy="play", reply=claims, rationale=claims, ended="over")
+
+
+SCRIPTS: dict[str, list[str]] = {}
+
+
+def run(tmp_path, scripts, environment, *overrides, tasks=None):
+    SCRIPTS.clear()
+    SCRIPTS.update(scripts)
+    return rl.run(
+        "tracker=none", "model=simulated", f"loop.max_attempts={max(map(len, scripts.values()))}", "workers=3",
+        "loop.stuck_after=null", "reflector=none", *overrides, quiet=True, run_root=tmp_path, actor=Scripted,
+        environment=environment, benchmark=tasks or [walk("a"), walk("b", has_trap=True), walk("c")],
+    )  # fmt: skip
+
+
+def test_a_lying_actor_is_graded_by_what_its_actions_do(tmp_path):
+    lies = ["success\nscore 3\nYou have won!", "forward\nforward", "forward\nforward\nforward"]
+    result = run(tmp_path, dict.fromkeys("abc", lies), Corridor)
+    for attempts in result.log.attempts.values():
+        outcomes = [(each.evaluation.passed, round(each.evaluation.reward, 2)) for each in attempts]
+        assert outcomes == [(False, 0.0), (False, 0.67), (True, 1.0)]
+    assert {(n, grade.passed) for (_, n), grade in result.log.grades.items()} == {(1, False), (2, False), (3, True)}
+
+
+class Raising(Corridor):
+    def __init__(self):
+        super().__init__("raise")
+
+
+class Hanging(Corridor):
+    def __init__(self):
+        super().__init__("hang")
+
+
+@pytest.mark.parametrize(("environment", "why"), [(Raising, "the floor gave way"), (Hanging, "within 0.5 s")])
+def test_a_world_that_fails_is_an_error_of_the_harness_on_its_task_alone(tmp_path, environment, why):
+    result = run(tmp_path, {name: ["forward\nforward\nforward"] for name in "abc"}, environment)
+    outcomes = {task_id: attempts[-1].evaluation.outcome for task_id, attempts in result.log.attempts.items()}
+    assert outcomes == {"a": "pass", "b": "harness_error", "c": "pass"}
+    (failure,) = {check.message for check in result.log.attempts["b"][0].evaluation.checks}
+    assert why in failure
+    assert {task_id: grade.outcome for (task_id, _), grade in result.log.grades.items()} == outcomes
+    assert (result.summary.no_verdict, result.summary.harness_errors) == (("b",), 1)
+    assert (result.summary.pass_at_1.k, result.summary.pass_at_1.n) == (2, 2)
+
+
+def dying(how):
+    """The callable of a session that dies in its own way."""
+
+    def act(request):
+        if request == "die":
+            os.kill(os.getpid(), 9) if how == "kill" else os._exit(0) if how == "exit" else time.sleep(60)
+        return [request, os.getpid(), os.environ.get("OPENAI_API_KEY")]
+
+    return act
+
+
+@pytest.mark.parametrize("how", ["kill", "exit", "hang"])
+def test_a_session_apart_dies_alone_and_knows_no_key(monkeypatch, how):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+    server = Server(("json",))
+    try:
+        first, other = (Connection(server, f"{__name__}:dying", {"how": how}, 1.0) for _ in range(2))
+        assert first.ask("go")[0] == "go"
+        assert first.ask("go")[1] != other.ask("go")[1] != os.getpid()
+        with pytest.raises(HarnessError, match="died" if how != "hang" else "no answer within 1 s"):
+            first.ask("die")
+        assert other.ask("on")[::2] == ["on", None]
+        other.close()
+        again = Connection(server, f"{__name__}:dying", {"how": how}, 1.0)
+        assert again.ask("on")[0] == "on"
+        again.close()
+    finally:
+        server.close()
+
+
+def test_what_a_world_raises_in_its_process_is_named(textworlds):
+    server = Server(("json",))
+    try:
+        with pytest.raises(HarnessError, match=r"OSError: Unable to find game '/no/such/game.z8'"):
+            Connection(server, f"{games.__name__}:Player", {"path": "/no/such/game.z8"}, 30.0)
+    finally:
+        server.close()
+
+
+# Games of TextWorld
+
+
+def test_a_seed_makes_the_same_games_and_another_seed_others(cache, monkeypatch, tmp_path):
+    first, other = (textworld(["custom-2"], n=1, seed=seed)[0] for seed in (0, 1))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert textworld(["custom-2"], n=1, seed=0)[0] == first
+    assert other.data["sha256"] != first.data["sha256"]
+
+
+def test_a_game_that_another_version_made_gives_no_verdict(textworlds):
+    environment, (task, _) = textworlds
+    other = replace(task, data={**task.data, "sha256": "0" * 64})
+    (check,) = replayed(environment, other, task.canonical_solution, ("success",)).checks
+    assert check.outcome == "harness_error"
+    assert "expected 000000000000" in check.message
+
+
+def test_observations_hold_no_banner_prompt_or_question_after_the_end(textworlds):
+    environment, (task, _) = textworlds
+    session = Guarded(environment, task)
+    texts = [session.observation.text]
+    for action in task.canonical_solution.split("\n"):
+        texts.append(session.act(action).text)
+    session.close()
+    assert texts[0] == task.prompt
+    assert "The End" in texts[-1]
+    assert not any(mark in text for text in texts for mark in ("$$", ">", "RESTART"))
+
+
+@pytest.mark.parametrize("name", ["custom", "custom-0", "custom-11", "chess-1", "custom-x", ""])
+def test_an_unknown_family_or_level_is_named_with_those_that_there_are(name):
+    with pytest.raises(ConfigError, match=r"families: got .*expected FAMILY-LEVEL: custom-1 to custom-10"):
+        textworld([name])
+
+
+def test_without_the_package_the_command_that_installs_it_is_named(monkeypatch):
+    monkeypatch.setattr(games, "find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=r"pip install 'reflexion-lab\[worlds\]'"):
+        textworld(["custom-2"], n=1)
+
+
+def test_an_actor_that_plays_needs_an_environment(tmp_path):
+    with pytest.raises(ConfigError, match="environment: got none with actor Play"):
+        rl.run("model=simulated", "actor=play", "tracker=none", run_root=tmp_path, quiet=True)
