@@ -179,7 +179,7 @@ def test_a_world_that_fails_is_an_error_of_the_harness_on_its_task_alone(tmp_pat
     (failure,) = {check.message for check in result.log.attempts["b"][0].evaluation.checks}
     assert why in failure
     assert {task_id: grade.outcome for (task_id, _), grade in result.log.grades.items()} == outcomes
-    assert (result.summary.no_verdict, result.summary.harness_errors) == (("b",), 1)
+    assert (result.summary.no_verdict, result.summary.harness_errors) == (("b",), 2)  # feedback and grade
     assert (result.summary.pass_at_1.k, result.summary.pass_at_1.n) == (2, 2)
 
 

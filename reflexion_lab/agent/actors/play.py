@@ -224,8 +224,9 @@ def read(reply: str, actions: Sequence[str]) -> tuple[str, str]:
     if labelled := ACTION.search(text):
         thought, action = text[: labelled.start()], labelled[1]
     else:
-        bare = [line for line in text.splitlines() if _key(line) in admissible]
-        thought, action = (text.partition(bare[0])[0], bare[0]) if bare else (text, "")
+        lines = text.splitlines()
+        bare = next((n for n, line in enumerate(lines) if _key(line) in admissible), len(lines))
+        thought, action = "\n".join(lines[:bare]), "".join(lines[bare : bare + 1])
     words = THOUGHT.sub("", thought.strip())
     action = admissible.get(_key(action), " ".join(action.strip("`*_\"' \t").split()))
     return " ".join(words.split())[:1000], cut(action, ACTION_CHARS, "")
