@@ -184,11 +184,11 @@ def warm() -> None:
 class Player:
     """A game in progress; a call with an action, or None, gives the observation. Runs in a child of the server."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, wrappers: Sequence[Any] = ()) -> None:
         import textworld
 
         wanted = ("admissible_commands", "score", "max_score", "won", "lost", "policy_commands")
-        self._game = textworld.start(path, textworld.EnvInfos(**dict.fromkeys(wanted, True)))
+        self._game = textworld.start(path, textworld.EnvInfos(**dict.fromkeys(wanted, True)), list(wrappers))
         self.state = self._game.reset()
         self._is_over = False
 
@@ -198,7 +198,7 @@ class Player:
         return {
             "text": printed(self.state.feedback),
             "actions": [] if self._is_over else sorted(self.state.admissible_commands),
-            "score": self.state.score,
+            "score": self.state.score or 0,
             "is_over": self._is_over,
             "is_success": bool(self.state.won),
         }
