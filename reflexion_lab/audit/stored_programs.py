@@ -58,15 +58,23 @@ class StoredPrograms:
     """Parallel execution of programs; one that times out is executed again, alone and with `PATIENT` limits.
 
     `workers`: parallel programs; by default one per core. `limits`: limits of the first execution. `hash_seed`:
-    `PYTHONHASHSEED` of the first execution.
+    `PYTHONHASHSEED` of the first execution. `environment`: where actions are taken.
     """
 
-    def __init__(self, workers: int | None = None, limits: Limits | None = None, hash_seed: int = 0) -> None:
+    def __init__(
+        self,
+        workers: int | None = None,
+        limits: Limits | None = None,
+        hash_seed: int = 0,
+        environment: protocols.Environment | None = None,
+    ) -> None:
         limits = limits or LIMITS
         wall, cpu = max(limits.wall_seconds, PATIENT.wall_seconds), max(limits.cpu_seconds, PATIENT.cpu_seconds)
         self.workers = workers or os.cpu_count() or 1
-        self.sandbox = CachedSandbox(Sandbox(limits, servers=self.workers, hash_seed=hash_seed), None)
-        self._alone = CachedSandbox(Sandbox(replace(limits, wall_seconds=wall, cpu_seconds=cpu), servers=1), None)
+        self.sandbox = CachedSandbox(Sandbox(limits, servers=self.workers, hash_seed=hash_seed), None, environment)
+        self._alone = CachedSandbox(
+            Sandbox(replace(limits, wall_seconds=wall, cpu_seconds=cpu), servers=1), None, environment
+        )
 
     def map(
         self,

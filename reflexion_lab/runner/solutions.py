@@ -6,16 +6,18 @@ import contextlib
 from collections.abc import Iterable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from reflexion_lab.errors import FolderError
 from reflexion_lab.records import Manifest, Task
 from reflexion_lab.runner.folder.folder import RunFolder
 
 if TYPE_CHECKING:
+    from reflexion_lab.protocols import Environment
     from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
 
 OURS = "reflexion_lab.tasks.benchmarks."
+ENVIRONMENTS = "reflexion_lab.tasks.environments."
 SELECTION = ("ids", "sample", "sample_seed", "limit", "order", "passes", "split", "shard")
 """Keys of a benchmark's node that choose tasks, which its digest does not cover."""
 
@@ -57,7 +59,7 @@ def benchmark_of(path: Path, manifest: Manifest) -> Benchmark:
 
     node: Any = manifest.config.get("benchmark")
     load = node.get("load") if isinstance(node, dict) else None
-    if not isinstance(load, dict) or not _harmless(load):
+    if not isinstance(load, dict) or not _harmless(load, OURS):
         raise FolderError(path, f"config.benchmark.load: {load!r}", "a benchmark of this package")
     packed = path / "data" / Path(str(load.get("path") or ".")).name
     if packed.is_file():  # of an unpacked bundle
@@ -66,13 +68,28 @@ def benchmark_of(path: Path, manifest: Manifest) -> Benchmark:
         return load_benchmark(_attributes(node, manifest.seed), executor)
 
 
-def _harmless(load: dict[str, Any]) -> bool:
-    """Whether `load` calls a benchmark of this package with plain values: a target could execute anything."""
+def environment_of(manifest: Manifest) -> Environment | None:
+    """The environment of a run, if it is one of this package; None without one."""
+    from reflexion_lab.runner.config.build import build
+
+    node: Any = manifest.config.get("environment")
+    is_ours = isinstance(node, dict) and _harmless(node, ENVIRONMENTS)
+    return cast("Environment", build(node, "environment")) if is_ours else None
+
+
+def _harmless(load: dict[str, Any], ours: str) -> bool:
+    """Whether `load` calls a part of this package with plain values: a target could execute anything."""
     rest = dict(load)
     target, partial = str(rest.pop("_target_", "")), rest.pop("_partial_", True)
-    plain = all(isinstance(value, str | int | float | None) and "${" not in str(value) for value in rest.values())
-    named = target.startswith(OURS) and target.removeprefix(OURS).count(".") == 1
+    plain = all(_is_plain(value) for value in rest.values())
+    named = target.startswith(ours) and target.removeprefix(ours).count(".") == 1
     return named and plain and partial is True and not any(name.startswith("_") for name in rest)
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, list):
+        return all(map(_is_plain, value))
+    return isinstance(value, str | int | float | None) and "${" not in str(value)
 
 
 def _attributes(node: dict[str, Any], seed: int) -> Any:

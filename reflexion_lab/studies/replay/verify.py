@@ -28,7 +28,7 @@ from reflexion_lab.runner.config.messages import one_line
 from reflexion_lab.runner.folder import registration
 from reflexion_lab.runner.folder.folder import DIGESTS, Digest, RunFolder, digests, digests_at_end
 from reflexion_lab.runner.folder.manifest import config_digest, resumed, versions
-from reflexion_lab.runner.solutions import benchmark_of
+from reflexion_lab.runner.solutions import benchmark_of, environment_of
 from reflexion_lab.studies.replay import bundle
 from reflexion_lab.studies.replay.bundle import ABOUT, About, sha256
 from reflexion_lab.studies.replay.findings import Disagreement, Finding, Verification, equal, equal_items, unlike
@@ -340,7 +340,8 @@ def executed(log: Log, benchmark: Benchmark | None, n: int | None) -> Finding:
     cases = [(attempt, grade) for attempt, grade in every if grade.outcome != "harness_error"]
     if n is not None and n < len(cases):
         cases = random.Random(f"verify:{log.manifest.seed}").sample(cases, n)
-    with StoredPrograms(limits=msgspec.convert(limits or {}, Limits)) as programs:
+    environment = environment_of(log.manifest)
+    with StoredPrograms(limits=msgspec.convert(limits or {}, Limits), environment=environment) as programs:
         ids = sorted({attempt.task_id for attempt, _ in cases})
         chosen_tasks, _ = measured(tuple(benchmark.only(ids)) if ids else (), programs.sandbox, programs.workers)
         tasks = {task.loop_id: task for task in chosen_tasks}
