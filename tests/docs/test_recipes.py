@@ -20,7 +20,7 @@ def test_numbers_of_a_real_model_are_those_of_its_experiment():
 
 def test_every_recipe_shows_a_number_that_is_run():
     recipes = re.split(r"^## ", PAGE, flags=re.MULTILINE)[1:-1]
-    assert len(recipes) == 8
+    assert len(recipes) == 9
     assert [recipe for recipe in recipes if not re.search(r"\n[^|\n]*\[[+-]?\d+\.\d, [+-]?\d+\.\d]", recipe)] == []
 
 
