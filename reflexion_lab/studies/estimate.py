@@ -109,10 +109,12 @@ def _probe(cfg: RunConfig, n: int, scope: str, sandbox: CachedSandbox) -> Probe:
     from reflexion_lab.runner.config.assemble import resolved
     from reflexion_lab.runner.config.build import takes
     from reflexion_lab.runner.config.initial_items import initial_items
+    from reflexion_lab.runner.config.kinds import check_kinds
     from reflexion_lab.runner.config.parts import load_archive, load_benchmark, load_models, timed_tasks
 
     cfg = without_traces(resolved(cfg))  # ids of items, which prompts may show, as in the run
-    benchmark, size = load_benchmark(cfg, sandbox), cfg.memory.shared.round_size
+    check_kinds(cfg, benchmark := load_benchmark(cfg, sandbox))
+    size = cfg.memory.shared.round_size
     with ExitStack() as stack:
         models = stack.enter_context(closing(load_models(cfg)))
         models.meter.scope = scope

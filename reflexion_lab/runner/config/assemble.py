@@ -43,6 +43,7 @@ from reflexion_lab.runner.config.initial_items import (
     origin_of_items,
     shows_solutions,
 )
+from reflexion_lab.runner.config.kinds import check_kinds
 from reflexion_lab.runner.config.parts import (
     ROLES,
     Models,
@@ -154,7 +155,7 @@ def _assembled(cfg: RunConfig, held: contextlib.ExitStack) -> Lab:
     sandbox = load_sandbox(cfg)
     held.callback(sandbox.close)
     sandbox.open(is_new=False)  # report a damaged cache before anything runs
-    benchmark = load_benchmark(cfg, sandbox)
+    check_kinds(cfg, benchmark := load_benchmark(cfg, sandbox))
     if benchmark.note:
         warnings.warn(benchmark.note, stacklevel=2)
     models = load_models(cfg)
@@ -409,7 +410,8 @@ def manifest_of(composed: RunConfig | Config, is_asked: bool = True) -> Manifest
     """
     check(cfg := RunConfig.of(composed))
     cfg = resolved(cfg)
-    benchmark, models = load_benchmark(cfg), load_models(cfg, is_asked)
+    check_kinds(cfg, benchmark := load_benchmark(cfg))
+    models = load_models(cfg, is_asked)
     try:
         origin = _provenance(cfg)
         if archive := load_archive(cfg, models):

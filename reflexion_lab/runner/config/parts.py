@@ -25,7 +25,6 @@ from reflexion_lab.protocols import Embedder, Model, Sandbox, Stop, Store, Suite
 from reflexion_lab.records import Beginning, Usage
 from reflexion_lab.runner import objects
 from reflexion_lab.runner.config.build import Config, build, capability, construct, has_durable_store, plain, takes
-from reflexion_lab.runner.config.kinds import check_kinds
 from reflexion_lab.runner.folder.manifest import own_targets, store_place, value_at
 from reflexion_lab.runner.folder.registration import UNASKED
 from reflexion_lab.storage.call_store import Caps
@@ -358,7 +357,6 @@ def load_benchmark(cfg: RunConfig, sandbox: CachedSandbox | None = None, is_whol
     tasks: Benchmark = construct(
         "benchmark", stream, benchmark=chosen, order=node.order, passes=node.passes, split=node.split
     )
-    check_kinds(cfg, tasks)
     return tasks if node.shard is None or is_whole else shard(tasks, node.shard)
 
 

@@ -81,7 +81,8 @@ def vectors(tasks: Sequence[Task]) -> csr_matrix[Any] | None:
     """TF-IDF vectors of character 3- to 5-grams, a row per task; None if no task has a text."""
     from sklearn.feature_extraction.text import TfidfVectorizer
 
-    texts = [f"{task.prompt}\n{task.canonical_solution}".replace(task.entry_point, "candidate") for task in tasks]
+    named = [(f"{task.prompt}\n{task.canonical_solution}", task.entry_point) for task in tasks]
+    texts = [text.replace(name, "candidate") if name else text for text, name in named]
     if not any(text.strip() for text in texts):
         return None
     rows: csr_matrix[Any] = TfidfVectorizer(analyzer="char_wb", ngram_range=(3, 5), sublinear_tf=True).fit_transform(
