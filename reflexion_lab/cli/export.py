@@ -28,15 +28,18 @@ def export(options: argparse.Namespace) -> None:
         raise ConfigError("export", "no format", "--inspect, --atif or both")
     if options.inspect:
         checked_import()
-    groups = grouped(place.chosen(options))
-    out = place.out_folder(options.out or str(groups[0][0].path.resolve().parent / "exports"))
-    for log in map(read, groups):
+    runs = grouped(place.chosen(options))
+    groups = {group[0].path.resolve().name: group for group in runs}
+    if len(groups) < len(runs):
+        raise ConfigError("RUN", "two run folders of one name", "different names")
+    out = place.out_folder(options.out or str(runs[0][0].path.resolve().parent / "exports"))
+    for name, log in ((name, read(group)) for name, group in groups.items()):
         if options.inspect:
             from reflexion_lab.studies.export.inspect_log import save
 
-            say(f"{save(out / f'{log.manifest.run_id}.eval', log)}, for `inspect view --log-dir {out}`")
+            say(f"{save(out / f'{name}.eval', log)}, for `inspect view --log-dir {out}`")
         if options.atif:
             from reflexion_lab.studies.export.atif import save as save_trajectories
 
-            folder = place.out_folder(str(out / f"{log.manifest.run_id}.atif"))
+            folder = place.out_folder(str(out / f"{name}.atif"))
             say(f"{folder}: {len(save_trajectories(folder, log))} trajectories")

@@ -97,7 +97,7 @@ def sample(number, value, epoch=1, text="", **fields):
 
 def log_of(path, *samples, status="success", total=0, accuracy=None):
     metrics = {} if accuracy is None else {"accuracy": logs.EvalMetric(name="accuracy", value=accuracy)}
-    spec = logs.EvalSpec(created="2026-01-01T00:00:00+00:00", task="quiz", model="m", config=logs.EvalConfig(),
+    spec = logs.EvalSpec(created="2026-01-01T00:00:00+00:00", task="quiz", model="m\x1b[2J", config=logs.EvalConfig(),
                     dataset=logs.EvalDataset(name="quiz", samples=len({s.id for s in samples})))  # fmt: skip
     results = logs.EvalResults(
         total_samples=total or len(samples), scores=[logs.EvalScore(name="s", scorer="s", metrics=metrics)]
@@ -154,7 +154,8 @@ def test_a_damaged_log_is_one_line(tmp_path, capsys, command, name, content):
 
 def test_one_of_several_scores_is_chosen_and_logs_stand_alone(tmp_path, capsys):
     path = log_of(tmp_path / "a.eval", *(sample(n, {"a": n % 2, "b": 1, "f1": 0.3}) for n in range(6)))
-    assert main(["compare", path, "--score", "a"]) == 0 and "50.0" in capsys.readouterr().out
+    assert main(["compare", path, "--score", "a"]) == 0
+    assert "50.0" in (text := capsys.readouterr().out) and "\x1b[2J" not in text and "x1b[2J" in text
     assert [(log.metric, log.share.value) for log in read_outcomes(path)] == [("a", 0.5), ("b", 1)]
     for others in (["runs"], ["cases.csv"]):
         assert main(["compare", path, *others]) == 2 and "beside others" in capsys.readouterr().err

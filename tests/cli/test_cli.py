@@ -41,14 +41,14 @@ def test_nothing_heavy_is_imported_before_it_is_needed():
 
 
 def test_every_command_has_help(capsys):
-    for command in ("show", "track", "audit", "doctor", "demo"):
+    for command in ("show", "track", "audit", "export", "doctor", "demo"):
         with pytest.raises(SystemExit) as stopped:
             cli.main([command, "--help"])
         assert stopped.value.code == 0
     assert cli.main(["run", "--help"]) == 0
     text = capsys.readouterr().out
     assert "recall.omega=1" in text
-    assert "actor, benchmark, critic, curator, embedder, evaluator" in " ".join(text.split())
+    assert "actor, benchmark, critic, curator, embedder, environment, evaluator" in " ".join(text.split())
 
 
 @pytest.mark.parametrize(

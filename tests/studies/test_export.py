@@ -98,15 +98,16 @@ def test_exported_logs_compare_as_their_runs(write_run, tmp_path, capsys):
 
 
 def test_tasks_without_a_verdict_are_neither_right_nor_wrong(write_run, tmp_path):
-    folder = write_run({"a": [RIGHT], "b": [WRONG], "c": [WRONG], "d": [WRONG]}, sealed=False)
+    folder = write_run({"a": [RIGHT], "b": [WRONG], "c": [WRONG], "d": [WRONG], "train": [RIGHT]}, sealed=False)
+    folder.append("results.jsonl", replace(folder.results["train"], split="train"))
     for task_id, outcome in (("b", "harness_error"), ("c", "no_tests")):
         folder.append("grades.jsonl", replace(builders.grade(task_id), outcome=outcome))
     log, back, trajectories = exported(folder, tmp_path)
-    a, b, c, d = sorted(back.samples, key=lambda sample: sample.id)
+    a, b, c, d, train = sorted(back.samples, key=lambda sample: sample.id)
     assert (a.scores["judge"].value, d.scores["judge"].value) == ("C", "I")
-    assert b.error and not b.scores and math.isnan(c.scores["judge"].value) and not c.error
+    assert not train.scores and b.error and not b.scores and math.isnan(c.scores["judge"].value) and not c.error
     assert back.results.scores[0].metrics["accuracy"].value == summary(log).pass_at_1.share == 0.5
-    assert (back.results.completed_samples, back.results.scores[0].unscored_samples) == (3, 2)
+    assert (back.results.completed_samples, back.results.scores[0].unscored_samples) == (4, 2)
     assert trajectories["b"]["extra"].get("passed") is None
     assert main(["compare", str(tmp_path / "run-1.eval"), "--csv", str(tmp_path / "t.csv")]) == 0
     assert lines_of(tmp_path / "t.csv")["run", "pass_at_1", ""]["n"] == "2"

@@ -23,7 +23,7 @@ from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.comparison.cases import COLUMNS, arms_of
 from reflexion_lab.errors import ConfigError, DataError
 from reflexion_lab.io.files import check, content
-from reflexion_lab.io.terminal_text import plain
+from reflexion_lab.io.terminal_text import plain, visible
 
 if TYPE_CHECKING:
     from inspect_ai.log import EvalLog, EvalSample
@@ -119,22 +119,23 @@ def _lines(path: str, log: EvalLog, label: str, wanted: str) -> Iterator[dict[st
     inputs = repr(sorted({(str(sample.id), repr(sample.input)) for sample in samples})).encode(errors="replace")
     digest, counts = hashlib.sha256(inputs).hexdigest(), Counter(sample.epoch for sample in samples)
     run = dict.fromkeys(COLUMNS, "") | dict.fromkeys(NO_CELLS, "0") | {
-        "arm": str(own.get("arm", label)), "benchmark": of.dataset.name or of.task, "max_attempts": "1",
+        "arm": plain(str(own.get("arm", label))), "benchmark": plain(of.dataset.name or of.task), "max_attempts": "1",
         "digest": str(own.get("benchmark_digest", digest)), "tasks_digest": str(own.get("tasks_digest", digest)),
-        "feedback_source": str(own.get("feedback_source", "none")), "feedback_outcome": "no_tests", "program": "1",
-        "attempt": "1",
-        "upper_bound": str(int(own.get("is_upper_bound") is True)), "prices": "{}",
-        "models": msgspec.json.encode({"actor": of.model}).decode(),
+        "feedback_source": plain(str(own.get("feedback_source", "none"))), "feedback_outcome": "no_tests",
+        "upper_bound": str(int(own.get("is_upper_bound") is True)), "prices": "{}", "attempt": "1", "program": "1",
+        "models": msgspec.json.encode({"actor": plain(of.model)}).decode(),
     }  # fmt: skip
     partial = 0
     for sample in samples:
         passed, is_partial = verdict(path, sample, name)
         partial += is_partial
         unknown, spent = "harness_error" if sample.error else "no_tests", list(sample.model_usage.values())
+        task = visible(str(sample.id), kept="")
         written, cluster = sum(usage.output_tokens for usage in spent), sample.metadata.get("cluster")
         yield run | {
-            "task": f"{sample.id}@pass{sample.epoch}" if own and sample.epoch > 1 else str(sample.id),
-            "seed": str(own.get("seed", sample.epoch)), "cluster": str(sample.id if cluster is None else cluster),
+            "task": task if not own or sample.epoch == 1 else f"{task}@pass{sample.epoch}",
+            "cluster": task if cluster is None else visible(str(cluster), kept=""),
+            "seed": str(own.get("seed", sample.epoch)),
             "n_tasks": str(len(samples) if own else counts[sample.epoch]), "hidden": str(int(bool(passed))),
             "hidden_outcome": unknown if passed is None else "pass" if passed else "fail",
             "actor_completion_tokens": str(written),

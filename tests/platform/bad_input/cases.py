@@ -53,7 +53,8 @@ DEEP = "[" * 100_000
 RUN_READERS = {
     "show": ("show", "old/good"), "compare": ("compare", "old/good"),
     "report": ("report", "--html", "old/good"), "track": ("track", "old/good"), "audit": ("audit", "old/good"),
-    "bundle": ("bundle", "old/good"), "study": ("study", "check", "study.yaml", "old/good"),
+    "bundle": ("bundle", "old/good"), "export": ("export", "--atif", "old/good"),
+    "study": ("study", "check", "study.yaml", "old/good"),
     "import": ("memory", "import", "old/good", "--store", "memory.sqlite"),
     "transfer": ("wisdom", "stats", "old/good", "--store", "memory.sqlite"),
 }  # fmt: skip
