@@ -19,7 +19,9 @@ RULES = [
     {"when": "return 1", "scope": "conversation", "reply": "\n    return 1\n"},
     {"when": "", "reply": "\n    return None\n"},
 ]
-EXPERIMENTS = sorted(path.stem for path in (CONF / "experiment").glob("*.yaml"))
+WORLDS = {"textworld", "reasoning"}
+"""Experiments on tasks of another kind; their arms are those of the others."""
+EXPERIMENTS = sorted({path.stem for path in (CONF / "experiment").glob("*.yaml")} - WORLDS)
 N_ATTEMPTS = {"omega_sweep": 4, "simple": 1, "matts_parallel": 5, "matts_sequential": 5}
 N_ATTEMPTS |= {"repair_tree": 60, "best_first": 8, "tree_search": 8, "intrinsic": 1, "self_consistency": 1}
 """Attempts at each task, by experiment; 3 by default."""
