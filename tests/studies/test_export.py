@@ -126,7 +126,7 @@ def test_turns_tools_and_roles_are_kept_and_upper_bounds_named(write_run, tmp_pa
     turns = tuple(Step(thought="why", action=tool, observation=f"saw {tool}", messages=said, reply=tool, usage=paid)
                   for tool in ("look", "finish"))  # fmt: skip
     first = attempt("a/b", 1, 0.0)
-    first = replace(first, trajectory=replace(first.trajectory, messages=said, steps=turns))
+    first = replace(first, trajectory=replace(first.trajectory, messages=said, steps=turns, extraction="play"))
     given = attempt("a_b", 1, 1.0)
     given = replace(
         given, trajectory=replace(given.trajectory, usage=Usage(), reply="", solution="\x00given \U0001f40d")
@@ -138,6 +138,8 @@ def test_turns_tools_and_roles_are_kept_and_upper_bounds_named(write_run, tmp_pa
     steps = trajectories["a/b"]["steps"]
     assert [step["source"] for step in steps] == ["system", "user", "agent", "agent"]
     assert [len(step["observation"]["results"]) for step in steps[2:]] == [1, 2]
+    (call,) = steps[2]["tool_calls"]
+    assert (call["function_name"], call["arguments"]) == ("act", {"action": "look"})
     assert trajectories["a_b"]["steps"][0]["llm_call_count"] == 0
     assert "upper_bound" in back.results.scores[0].metrics and back.eval.tags == ["upper bound: hidden tests"]
 

@@ -71,7 +71,8 @@ def _steps(log: Log, task_id: str) -> Iterator[dict[str, Any]]:
                 step |= {"reasoning_content": turn.thought} if turn.thought else {}
             if turn.tool:
                 name = f"{attempt.number}-{number}"
-                step["tool_calls"] = [{"tool_call_id": name, "function_name": turn.tool, "arguments": {}}]
+                call = {"tool_call_id": name, "function_name": turn.tool, "arguments": dict(turn.arguments)}
+                step["tool_calls"] = [call]
                 step["observation"] = {"results": [{"source_call_id": name, "content": turn.seen}]}
         yield step
 

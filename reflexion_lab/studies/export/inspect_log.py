@@ -176,7 +176,7 @@ class _Transcript:
         prompt, place = [_message(each.role, each.content) for each in call.messages], f"call-{len(self.events)}"
         self.messages += [] if self.messages else prompt
         name, text = self.names.get(call.role, self.names["actor"]), f"{call.thought}\n\n{call.reply}".strip()
-        tools = [tool.ToolCall(id=place, function=call.tool, arguments={})] if call.tool else None
+        tools = [tool.ToolCall(id=place, function=call.tool, arguments=dict(call.arguments))] if call.tool else None
         reply = model.ChatMessageAssistant(id=place, content=text, model=name, tool_calls=tools)
         choice = model.ChatCompletionChoice(message=reply, stop_reason=STOPS.get(call.finish_reason, "unknown"))
         usage = _usage(call.usage, self.is_priced)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from reflexion_lab.analysis.run_list import model_names
@@ -13,7 +14,7 @@ from reflexion_lab.records import Attempt, Evaluation, Message, Step, Usage
 
 class Call(NamedTuple):
     """One turn of a model, or a text without one, whose usage has no call. `thought`: reasoning beside the reply;
-    `tool`: tool or action of the turn; `seen`: what it returned. The prompt of a reflection is not recorded.
+    `tool`: its tool, `act` for an action of a world; `seen`: what it returned. Prompts of reflections are not recorded.
     """
 
     role: str
@@ -22,6 +23,7 @@ class Call(NamedTuple):
     usage: Usage
     thought: str = ""
     tool: str = ""
+    arguments: Mapping[str, str] = MappingProxyType({})
     seen: str = ""
     finish_reason: str = "stop"
 
@@ -33,7 +35,9 @@ def turns(attempt: Attempt) -> Iterator[Call | Evaluation]:
     for step in work.steps or (alone,):
         reply, seen = step.reply or step.program or step.action, step.error or step.observation
         thought = "" if step.thought in reply else step.thought
-        yield Call("actor", step.messages, reply, step.usage, thought, step.action, seen, work.finish_reason)
+        is_act = work.extraction == "play" and step.action
+        tool, arguments = ("act", {"action": step.action}) if is_act else (step.action, {})
+        yield Call("actor", step.messages, reply, step.usage, thought, tool, arguments, seen, work.finish_reason)
         if (critique := step.critique) and critique.messages:
             yield Call("critic", critique.messages, critique.reply, critique.usage)
     yield attempt.evaluation
