@@ -123,8 +123,8 @@ def test_an_unfinished_run_is_cancelled_and_no_comparison_takes_it(write_run, tm
 
 def test_turns_tools_and_roles_are_kept_and_upper_bounds_named(write_run, tmp_path, attempt):
     said, paid = (Message(role="system", content="be brief"), Message(role="user", content="go")), Usage(calls=1)
-    turns = tuple(Step(thought="why", action=tool, observation=f"saw {tool}", messages=said, reply=tool, usage=paid)
-                  for tool in ("look", "finish"))  # fmt: skip
+    seen = {"thought": "why", "messages": said, "usage": paid}
+    turns = tuple(Step(action=do, observation=f"saw {do}", reply=f"  {do}", **seen) for do in ("look", "finish"))
     first = attempt("a/b", 1, 0.0)
     first = replace(first, trajectory=replace(first.trajectory, messages=said, steps=turns, extraction="play"))
     given = attempt("a_b", 1, 1.0)
@@ -134,11 +134,17 @@ def test_turns_tools_and_roles_are_kept_and_upper_bounds_named(write_run, tmp_pa
     folder = write_run(attempts={"a/b": [first], "a_b": [given]}, feedback_source="oracle")
     _, back, trajectories = exported(folder, tmp_path)
     roles = {s.id: [message.role for message in s.messages] for s in back.samples}
+    whole = next(sample for sample in back.samples if sample.id == "a/b")
+    assert [message.text for message in whole.input] == [
+        "be brief",
+        "go",
+    ] and whole.output.completion == "why\n\n  finish"
     assert roles["a/b"] == ["system", "user", "assistant", "tool", "assistant", "tool", "user"]
     steps = trajectories["a/b"]["steps"]
     assert [step["source"] for step in steps] == ["system", "user", "agent", "agent"]
     assert [len(step["observation"]["results"]) for step in steps[2:]] == [1, 2]
     (call,) = steps[2]["tool_calls"]
+    assert (steps[2]["message"], steps[2]["reasoning_content"]) == ("  look", "why")
     assert (call["function_name"], call["arguments"]) == ("act", {"action": "look"})
     assert trajectories["a_b"]["steps"][0]["llm_call_count"] == 0
     assert "upper_bound" in back.results.scores[0].metrics and back.eval.tags == ["upper bound: hidden tests"]

@@ -112,7 +112,7 @@ class _Transcript:
     def __init__(self, log: Log, task_id: str) -> None:
         self.log, self.task_id, self.names, self.is_priced = log, task_id, models(log), is_in_dollars(log)
         self.start, self.seconds, self.span = _start(log), 0.0, ""
-        self.messages: list[model.ChatMessage] = []
+        self.messages, self.prompt = list[model.ChatMessage](), list[model.ChatMessage]()
         self.events: list[event.Event] = []
         self.outputs: dict[int, model.ModelOutput] = {}
         """The actor's last, by attempt."""
@@ -135,7 +135,7 @@ class _Transcript:
             "submitted": submitted.number, "stop_reason": result.stop_reason,
         }  # fmt: skip
         return logs.EvalSample(
-            id=base, epoch=epoch, input=self.messages[0].text if self.messages else base, metadata=facts,
+            id=base, epoch=epoch, input=self.prompt or base, metadata=facts,
             target="the hidden tests pass", messages=self.messages, output=self.outputs[submitted.number],
             scores={JUDGE: score} if score else {}, events=self.events, role_usage=spent,
             model_usage=_by_model(spent, self.names), total_time=result.duration, working_time=self.seconds,
@@ -174,8 +174,10 @@ class _Transcript:
 
     def _call(self, call: Call) -> model.ModelOutput:
         prompt, place = [_message(each.role, each.content) for each in call.messages], f"call-{len(self.events)}"
-        self.messages += [] if self.messages else prompt
-        name, text = self.names.get(call.role, self.names["actor"]), f"{call.thought}\n\n{call.reply}".strip()
+        if not self.messages:
+            self.messages, self.prompt = [*prompt], prompt
+        name = self.names.get(call.role, self.names["actor"])
+        text = f"{call.thought}\n\n{call.reply}" if call.thought else call.reply
         tools = [tool.ToolCall(id=place, function=call.tool, arguments=dict(call.arguments))] if call.tool else None
         reply = model.ChatMessageAssistant(id=place, content=text, model=name, tool_calls=tools)
         choice = model.ChatCompletionChoice(message=reply, stop_reason=STOPS.get(call.finish_reason, "unknown"))
