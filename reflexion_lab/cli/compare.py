@@ -146,7 +146,10 @@ def read(options: argparse.Namespace, runs: Sequence[RunFolder] | None = None) -
     margin = None if options.margin is None else options.margin / 100
     if margin is not None and not 0 < margin <= 1:
         raise ConfigError("--margin", f"{options.margin:g}", "percentage points in (0, 100]")
-    if cases := _cases(options):
+    cases = _cases(options)
+    if options.score and (not cases or cases[0].endswith(CASES)):
+        raise ConfigError("--score", options.score, "logs of inspect_ai, whose samples have scores")
+    if cases:
         for name in ("by", "where"):
             if getattr(options, name):
                 raise ConfigError(f"--{name}", f"--{name}, and a file of cases", "run folders, whose configs have keys")

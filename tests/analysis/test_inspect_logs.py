@@ -157,6 +157,9 @@ def test_one_of_several_scores_is_chosen_and_logs_stand_alone(tmp_path, capsys):
     assert main(["compare", path, "--score", "a"]) == 0
     assert "50.0" in (text := capsys.readouterr().out) and "\x1b[2J" not in text and "x1b[2J" in text
     assert [(log.metric, log.share.value) for log in read_outcomes(path)] == [("a", 0.5), ("b", 1)]
+    assert (
+        main(["compare", "cases.csv", "--score", "a"]) == 2 and "expected logs of inspect_ai" in capsys.readouterr().err
+    )
     for others in (["runs"], ["cases.csv"]):
         assert main(["compare", path, *others]) == 2 and "beside others" in capsys.readouterr().err
 
