@@ -158,17 +158,26 @@ class Sandbox(Protocol):
     def limits(self) -> Limits: ...
 
     def run(
-        self, program: str, entry_point: str, checks: Sequence[str], setup: str = "", cpu_seconds: float = 0.0
+        self,
+        program: str,
+        entry_point: str,
+        checks: Sequence[str],
+        setup: str = "",
+        cpu_seconds: float = 0.0,
+        requires: tuple[str, ...] = (),
     ) -> Execution:
         """Execute a program, then its checks, isolated; `checks[i]` of the result is the outcome of `checks[i]` for
         every behaviour of the program.
 
         `entry_point`: the function that checks call; they also know it as `candidate`. `checks`: python source, run in
         order in one namespace, after `setup`. `cpu_seconds`: CPU time of the task's canonical solution, from which the
-        limits follow; 0 for the default limits. Raises HarnessError: the sandbox failed, so there is no verdict.
+        limits follow; 0 for the default limits. `requires`: packages that the program may import; without one of them
+        every outcome is `harness_error`. Raises HarnessError: the sandbox failed, so there is no verdict.
         """
 
-    def run_program(self, program: str, checks: Sequence[str], terms: Any, cpu_seconds: float = 0.0) -> Execution:
+    def run_program(
+        self, program: str, checks: Sequence[str], terms: Any, cpu_seconds: float = 0.0, requires: tuple[str, ...] = ()
+    ) -> Execution:
         """Execute a whole program on the input of each check and compare its outputs by `terms`, a
         `tasks.sandbox.programs.Terms`. Raises HarnessError as `run`.
         """

@@ -302,8 +302,8 @@ def difference(program: str, mutant: Mutant) -> str:
 
 def _run(executor: Sandbox, task: Task, program: str, tests: Sequence[str], cpu_seconds: float = 0.0) -> Execution:
     execution = executed(replace(task, cpu_seconds=cpu_seconds), program, tests, executor)
-    if any(check.outcome == "harness_error" for check in execution.checks):
-        raise HarnessError(f"{task.task_id}: the sandbox has no verdict; run `reflexion-lab doctor`")
+    if broken := [check for check in execution.checks if check.outcome == "harness_error"]:
+        raise HarnessError(f"{task.task_id}: no verdict, {broken[0].message}; see `reflexion-lab doctor`")
     return execution
 
 

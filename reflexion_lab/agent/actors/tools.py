@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from reflexion_lab.protocols import Sandbox
 from reflexion_lab.records import Check, Execution, Task
+from reflexion_lab.tasks.evaluators.executed import executed
 from reflexion_lab.text.lines import by_text_of, output_by_text, where
 from reflexion_lab.text.shorten import cut, line
 
@@ -75,7 +76,7 @@ def run_tests(sandbox: Sandbox, task: Task, program: str, limit: int) -> Observa
     """The verdict of the visible tests on `program` in at most `limit` characters. Raises HarnessError."""
     if not task.visible_tests:
         return Observation("This task has no visible tests. run_code can try the function; finish hands it in.")
-    execution = sandbox.run(program, task.entry_point, task.visible_tests, task.setup, task.cpu_seconds)
+    execution = executed(task, program, task.visible_tests, sandbox)
     passed = sum(check.outcome == "pass" for check in execution.checks)
     return Observation(shortened(_verdict(execution, program), limit), "", execution.seconds, passed)
 
@@ -86,7 +87,7 @@ def run_code(sandbox: Sandbox, task: Task, draft: str, code: str, limit: int) ->
     # The sandbox fails a program without the entry point, which may not have been written yet.
     after = "" if draft else f"\n{task.entry_point} = None\n"
     program = f"{before}{code.rstrip()}\n{after}"
-    execution = sandbox.run(program, task.entry_point, (TRIVIAL,), task.setup, task.cpu_seconds)
+    execution = executed(task, program, (TRIVIAL,), sandbox)
     check = execution.checks[0]
     error = "" if check.outcome == "pass" else _error(check, program)
     ended = f"It ended with {error}" if error else ""

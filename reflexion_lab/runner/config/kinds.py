@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.runner.config.build import capability, takes
+from reflexion_lab.tasks.sandbox.packages import packages
+from reflexion_lab.text.shorten import number_of
 
 if TYPE_CHECKING:
     from reflexion_lab.records import Task
@@ -15,8 +17,9 @@ if TYPE_CHECKING:
 
 def check_kinds(cfg: RunConfig, tasks: Iterable[Task]) -> None:
     """Raises ConfigError: a part of the lab has no form for a task of this kind. A part that declares no `kinds`, such
-    as a class of yours, does all of them.
+    as a class of yours, does all of them. Or a task needs a package that is not installed, without `keep_failing`.
     """
+    _check_installed(cfg, tasks := tuple(tasks))
     by_kind = {task.kind: task.task_id for task in tasks if task.kind != "function"}
     if not by_kind:
         return
@@ -35,6 +38,16 @@ def check_kinds(cfg: RunConfig, tasks: Iterable[Task]) -> None:
             f"visible or oracle: written tests call a function, and tasks such as {min(by_kind.values())} have none"
         )
         raise ConfigError("feedback_source", "self_tests", expected)
+
+
+def _check_installed(cfg: RunConfig, tasks: Iterable[Task]) -> None:
+    """Raises ConfigError: packages that tasks need are not installed, so that they would have no verdict."""
+    lacking = {task.task_id: missing for task in tasks if (missing := packages(task.requires).missing)}
+    if lacking and not cfg.benchmark.keep_failing:
+        names = sorted(set[str]().union(*lacking.values()))
+        got = f"{number_of(len(lacking), 'task')} needing {', '.join(names)}, such as {min(lacking)}"
+        hint = f"pip install {' '.join(names)}, or keep them without a verdict by benchmark.keep_failing=true"
+        raise ConfigError("benchmark", got, "tasks whose packages are installed", hint)
 
 
 def _nodes(key: str, node: Any) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -8,6 +8,7 @@ from itertools import chain
 
 from reflexion_lab.protocols import Sandbox
 from reflexion_lab.records import Task
+from reflexion_lab.tasks.evaluators.executed import executed
 from reflexion_lab.tasks.sandbox.apart import judge, prepare
 from reflexion_lab.tasks.sandbox.programs import case
 from reflexion_lab.tasks.sandbox.suites import is_main_guard
@@ -43,7 +44,7 @@ def vacuous(task: Task, tests: Sequence[str], executor: Sandbox) -> str:
         return named
 
     def passes(program: str) -> bool:
-        checks = executor.run(program, task.entry_point, tests, task.setup, task.cpu_seconds).checks
+        checks = executed(task, program, tests, executor).checks
         return all(check.outcome == "pass" for check in checks)
 
     neither = NEITHER.format(program=task.canonical_program, name=task.entry_point)

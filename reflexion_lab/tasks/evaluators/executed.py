@@ -17,10 +17,11 @@ EXECUTED = ("function", "program")
 def executed(task: Task, solution: str, checks: Sequence[str], sandbox: Sandbox) -> Execution:
     """The outcome of each check of `checks` on `solution`, in order. Raises HarnessError, as of `Sandbox.run`."""
     if task.kind == "program":
-        return sandbox.run_program(solution, checks, Terms.of(task.data), task.cpu_seconds)
+        return sandbox.run_program(solution, checks, Terms.of(task.data), task.cpu_seconds, task.requires)
     if task.kind == "actions":
         environment: Environment | None = getattr(sandbox, "environment", None)
         if environment is None:
             raise HarnessError(f"{task.task_id}: its actions need an environment, got none")
         return replayed(environment, task, solution, checks)
-    return sandbox.run(solution, task.entry_point, checks, task.setup, task.cpu_seconds)
+    packaged = {"requires": task.requires} if task.requires else {}
+    return sandbox.run(solution, task.entry_point, checks, task.setup, task.cpu_seconds, **packaged)

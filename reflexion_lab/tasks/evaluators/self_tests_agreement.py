@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from reflexion_lab.limits import Again, validated
 from reflexion_lab.protocols import Actor, Sandbox, SuiteWriter
 from reflexion_lab.records import Recollection, Task, Trajectory, WrittenTests
+from reflexion_lab.tasks.evaluators.executed import executed
 
 
 class DualAgreement:
@@ -51,5 +52,5 @@ class DualAgreement:
     def _passed(self, task: Task, tests: tuple[str, ...], program: str) -> frozenset[str]:
         if not program.strip():
             return frozenset()
-        checks = self.sandbox.run(program, task.entry_point, tests, task.setup, task.cpu_seconds).checks
+        checks = executed(task, program, tests, self.sandbox).checks
         return frozenset(test for test, check in zip(tests, checks, strict=True) if check.outcome == "pass")

@@ -20,6 +20,7 @@ from reflexion_lab.protocols import Environment, Sandbox
 from reflexion_lab.records import Execution, Task
 from reflexion_lab.tasks.evaluators.executed import EXECUTED, executed
 from reflexion_lab.tasks.evaluators.unit_tests import describe
+from reflexion_lab.tasks.sandbox.packages import packages
 from reflexion_lab.tasks.sandbox.programs import Terms
 from reflexion_lab.tasks.sandbox.sandbox import EXACT
 from reflexion_lab.tasks.sandbox.sandbox import Sandbox as Processes
@@ -88,19 +89,32 @@ class CachedSandbox:
         return self._sandbox.servers
 
     def run(
-        self, program: str, entry_point: str, checks: Sequence[str], setup: str = "", cpu_seconds: float = 0.0
+        self,
+        program: str,
+        entry_point: str,
+        checks: Sequence[str],
+        setup: str = "",
+        cpu_seconds: float = 0.0,
+        requires: tuple[str, ...] = (),
     ) -> Execution:
         """As `Sandbox.run`; also raises HarnessError if the file cannot be used."""
         request = (program, entry_point, tuple(checks), setup)
         times = self.limits.times(cpu_seconds)
-        return self._once(lambda: self._sandbox.run(*request, cpu_seconds), times, *request)
+        packaged = (packages(requires).versions, requires) if requires else ()
+        return self._once(lambda: self._sandbox.run(*request, cpu_seconds, requires), times, *request, *packaged)
 
     def run_program(
-        self, program: str, checks: Sequence[str], terms: Terms = EXACT, cpu_seconds: float = 0.0
+        self,
+        program: str,
+        checks: Sequence[str],
+        terms: Terms = EXACT,
+        cpu_seconds: float = 0.0,
+        requires: tuple[str, ...] = (),
     ) -> Execution:
         """As `Sandbox.run_program`; also raises HarnessError if the file cannot be used."""
         request, times = (program, tuple(checks), terms), self.limits.times(cpu_seconds, terms.seconds)
-        return self._once(lambda: self._sandbox.run_program(*request, cpu_seconds), times, "program", *request)
+        named = ("program", *request, packages(requires).versions, requires)
+        return self._once(lambda: self._sandbox.run_program(*request, cpu_seconds, requires), times, *named)
 
     def _once(self, execute: Callable[[], Execution], *request: object) -> Execution:
         """The execution of a request, from the file if it is there."""

@@ -1,6 +1,7 @@
 """The server that runs candidates: a small process that forks once per program. Standard library only.
 
-Started as `python -s -S -P harness.py SOCKET FOLDER MEMORY FILE_SIZE OPEN_FILES HAS_STANDIN` with an empty environment,
+Started as `python -s -S -P harness.py SOCKET FOLDER MEMORY FILE_SIZE OPEN_FILES HAS_STANDIN LIBRARY [MODULE ...]` with
+a nearly empty environment: LIBRARY is a folder of links to packages (`packages.py`), or "",
 by exec and not as a fork of the lab, whose memory has API keys and hidden tests. The server does not read requests:
 request, report and output are descriptors that the lab passes to the child, so that no candidate inherits the tests of
 an earlier one. With a fourth descriptor, the request of a trusted child, it forks that child, too: both are fresh forks
@@ -38,7 +39,7 @@ if __name__ == "__main__":  # inside the sandbox these are files without a packa
     import script  # type: ignore[import-not-found]
     import semaphores  # type: ignore[import-not-found]
 
-    if sys.argv[-1] == "1":  # each module makes forks slower
+    if sys.argv[6] == "1":  # each module makes forks slower
         import standin  # type: ignore[import-not-found]
 
     del sys.path[0]
@@ -83,6 +84,19 @@ def warm() -> None:
         child.run_checks({"nonce": "", "program": USUAL, "entry_point": "f", "setup": "", "checks": requests})
     sys.modules.clear()
     sys.modules.update(modules)
+
+
+def import_from(library: str, modules: list[str]) -> int:
+    """Import the modules of the packages in `library`; returns the bytes of address space that they take."""
+    sys.path.append(library)
+    before: int = lockdown.address_space()
+    for name in modules:
+        try:
+            __import__(name)
+        except BaseException as problem:
+            raise lockdown.LimitError(f"requires: {name} cannot be imported ({problem})") from problem
+    after: int = lockdown.address_space()
+    return max(0, after - before)
 
 
 def keep_listings() -> None:
@@ -314,9 +328,10 @@ def main() -> None:
 
 
 def run_server() -> None:
-    descriptor, folder, *limits, _ = sys.argv[1:]
+    descriptor, folder, memory, file_size, open_files, _, library, *modules = sys.argv[1:]
     for name in WARM:
         __import__(name)
+    own = import_from(library, modules) if library else 0
     # Low numbers, however many descriptors the lab has: children close only those above.
     low = os.dup(int(descriptor))
     os.close(int(descriptor))
@@ -331,7 +346,7 @@ def run_server() -> None:
     _thread.stack_size(STACK)
     warm()
     keep_listings()
-    layers = lockdown.Lockdown(folder, *map(int, limits))
+    layers = lockdown.Lockdown(folder, int(memory) + own, int(file_size), int(open_files), library)
     layers.enter_server()
     os.environ.clear()
     gc.collect()

@@ -82,8 +82,9 @@ def readable_paths() -> list[str]:
     return inside + shared + system + ["/usr/share/zoneinfo", "/etc/localtime", "/dev/urandom"]
 
 
-def landlock_ruleset(folder: str) -> int:
-    """Descriptor of the rules (read the standard library, read and write `folder`); -1 without Landlock.
+def landlock_ruleset(folder: str, library: str) -> int:
+    """Descriptor of the rules (read the standard library and what `library` links to, read and write `folder`); -1
+    without Landlock.
 
     Created once in the server; entering it is one system call.
     """
@@ -96,7 +97,8 @@ def landlock_ruleset(folder: str) -> int:
     ruleset = LIBC.syscall(LANDLOCK_CREATE, attributes, ctypes.c_size_t(size), ctypes.c_uint32(0))
     if ruleset < 0:
         raise OSError(ctypes.get_errno(), "landlock_create_ruleset failed")
-    for path in readable_paths():
+    links = [library, *(entry.path for entry in os.scandir(library))] if library else []
+    for path in readable_paths() + links:
         _allow(ruleset, path, (READ_FILE | READ_DIR) & rights)
     _allow(ruleset, os.devnull, (READ_FILE | WRITE_FILE) & rights)
     _allow(ruleset, folder, rights & ~EXECUTE)
@@ -126,8 +128,8 @@ class LimitError(ValueError):
 class Lockdown:
     """All layers, prepared in the server; irreversible once entered."""
 
-    def __init__(self, folder: str, memory: int, file_size: int, open_files: int) -> None:
-        self.ruleset = landlock_ruleset(folder)
+    def __init__(self, folder: str, memory: int, file_size: int, open_files: int, library: str = "") -> None:
+        self.ruleset = landlock_ruleset(folder, library)
         self.program = seccomp.program() if seccomp.available() else b""
         self.inherited = bool(self.program) and landlock_abi() >= MOVES
         self.folder_size = FOLDER_FILES * file_size

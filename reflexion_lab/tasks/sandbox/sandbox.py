@@ -41,6 +41,7 @@ from reflexion_lab.tasks.sandbox.child import CALLED
 from reflexion_lab.tasks.sandbox.comparison import Decoder, Unreadable
 from reflexion_lab.tasks.sandbox.harness import ASK, OUT_OF_MEMORY, STATUS, sweep
 from reflexion_lab.tasks.sandbox.lockdown import layers
+from reflexion_lab.tasks.sandbox.packages import THREADS, packages
 from reflexion_lab.tasks.sandbox.programs import STUCK, Terms, case, compared, name_of, raised
 from reflexion_lab.text.replies.syntax import UNPARSABLE
 
@@ -127,6 +128,7 @@ class Job(NamedTuple):
     """Standard input of a script; None for a program whose functions are called."""
     seconds: float = math.inf
     """CPU seconds that the task allows."""
+    requires: tuple[str, ...] = ()
 
 
 TRIVIAL = Job({"program": "f = abs", "entry_point": "f", "setup": "", "checks": []})
@@ -135,7 +137,7 @@ TRIVIAL = Job({"program": "f = abs", "entry_point": "f", "setup": "", "checks": 
 class Server:
     """One harness process with its socket. Not thread-safe."""
 
-    def __init__(self, limits: Limits, has_standin: bool, hash_seed: int = 0) -> None:
+    def __init__(self, limits: Limits, has_standin: bool, hash_seed: int = 0, requires: tuple[str, ...] = ()) -> None:
         self.limits = limits
         self.has_standin = has_standin
         """Whether it can run checks apart from the program; one that cannot forks faster."""
@@ -146,13 +148,19 @@ class Server:
         self._closing = threading.Lock()
         self._errors = _unnamed_file()
         sizes = (limits.memory_mb << 20, limits.file_mb << 20, limits.open_files)
-        arguments = map(str, (theirs.fileno(), self.folder, *sizes, int(has_standin)))
+        self._library = Scratch() if requires else None
+        modules, entries, *_ = packages(requires)
+        for entry in entries:
+            (self._library.path / entry.name).symlink_to(entry) if self._library else None
+        library = self._library.path if self._library else ""
+        arguments = map(str, (theirs.fileno(), self.folder, *sizes, int(has_standin), library, *modules))
         interpreter = getattr(sys, "_base_executable", sys.executable)
         self.process = subprocess.Popen(
             [interpreter, "-s", "-S", "-P", "-B", HARNESS, *arguments],
             # LD_BIND_NOW: look up symbols once, not in each child.
             # MALLOC_ARENA_MAX: each further arena would reserve 64 MB of a thread's memory limit.
-            env={"PYTHONHASHSEED": str(hash_seed), "PYTHONUTF8": "1", "LD_BIND_NOW": "1", "MALLOC_ARENA_MAX": "1"},
+            env={"PYTHONHASHSEED": str(hash_seed), "PYTHONUTF8": "1", "LD_BIND_NOW": "1", "MALLOC_ARENA_MAX": "1"}
+            | (THREADS if requires else {}),
             cwd=self.folder,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -230,6 +238,8 @@ class Server:
                 self.process.wait()
             self.socket.close()
             self._private.close()
+            if self._library:
+                self._library.close()
             if self._errors >= 0:
                 os.close(self._errors)
                 self._errors = -1
@@ -270,6 +280,8 @@ SCARCE = 1 / 8
 """Share of a program's memory limit below which the machine's available memory counts as exhausted."""
 PAUSES = (1.0, 5.0, 0.0)
 """Seconds between second runs on a machine that is out of disk, memory, processes or descriptors."""
+KEPT = 4
+"""Servers of one place, each with other packages."""
 RESTARTS = 2
 """Maximum number of further children for checks that did not start; each child has the full time limit."""
 
@@ -297,9 +309,15 @@ class Sandbox:
         self._closed = False
 
     def run(
-        self, program: str, entry_point: str, checks: Sequence[str], setup: str = "", cpu_seconds: float = 0.0
+        self,
+        program: str,
+        entry_point: str,
+        checks: Sequence[str],
+        setup: str = "",
+        cpu_seconds: float = 0.0,
+        requires: tuple[str, ...] = (),
     ) -> Execution:
-        """Execute `program`, then its checks in order, in a fresh child.
+        """Execute `program`, then its checks in order, in a fresh child that can import the packages of `requires`.
 
         Of a check that can be split the child only computes values, which are compared here. Other checks run in a
         trusted child, which calls the program in the first, or beside the program if they need more than plain data.
@@ -313,13 +331,16 @@ class Sandbox:
         runs, or the machine is out of disk, memory, processes or descriptors. Arguments: as of `protocols.Sandbox.run`.
         """
         texts, children = tuple(checks), list[Reported]()
+        if why := packages(requires).why:
+            return without_packages(texts, why)
 
         def run_all(prepared: Sequence[Prepared]) -> list[Check | None]:
             verdicts: list[Check | None] = [None] * len(texts)
             waiting = list(range(len(texts)))
             for restart in range(1 + RESTARTS):
                 ready = [prepared[i] for i in waiting]
-                children.append(self._report(_job(program, entry_point, ready, setup), cpu_seconds))
+                job = _job(program, entry_point, ready, setup)._replace(requires=requires)
+                children.append(self._report(job, cpu_seconds))
                 for i, check in zip(waiting, read_checks(ready, children[-1]), strict=True):
                     verdicts[i] = check
                 is_stuck = restart and children[-1].timed_out and all(verdicts[i] is None for i in waiting[1:])
@@ -349,7 +370,12 @@ class Sandbox:
         )
 
     def run_program(
-        self, program: str, checks: Sequence[str], terms: Terms = EXACT, cpu_seconds: float = 0.0
+        self,
+        program: str,
+        checks: Sequence[str],
+        terms: Terms = EXACT,
+        cpu_seconds: float = 0.0,
+        requires: tuple[str, ...] = (),
     ) -> Execution:
         """Run a whole program on the input of each check, in a fresh child each, and compare its outputs here.
 
@@ -357,13 +383,15 @@ class Sandbox:
         Checks after `programs.STUCK` time-outs in a row are not run. Raises DataError: a check is no input and output.
         """
         verdicts, children = list[Check](), list[Reported]()
+        if why := packages(requires).why:
+            return without_packages(checks, why)
         request = {"program": program, "memory": terms.memory_mb << 20}
         for check in checks:
             if len(children) >= STUCK and all(child.timed_out for child in children[-STUCK:]):
                 message = f"not run, after {STUCK} time-outs in a row"
                 verdicts.append(Check(name=name_of(check), outcome="timeout", message=message))
                 continue
-            job = Job(request, input=case(check).input.encode(), seconds=terms.seconds)
+            job = Job(request, input=case(check).input.encode(), seconds=terms.seconds, requires=requires)
             children.append(self._report(job, cpu_seconds))
             verdicts.append(read_program(check, children[-1], terms, self.limits))
         failing = (child for child, verdict in zip(children, verdicts, strict=False) if verdict.outcome != "pass")
@@ -406,8 +434,8 @@ class Sandbox:
         finally:
             self._idle.put(slot)
 
-    def _start(self, has_standin: bool) -> Server:
-        server = Server(self.limits, has_standin, self._hash_seed)
+    def _start(self, has_standin: bool, requires: tuple[str, ...]) -> Server:
+        server = Server(self.limits, has_standin, self._hash_seed, requires)
         with self._starting:
             for other in self._started:
                 if other.is_retired and other.process.poll() is not None:
@@ -455,10 +483,11 @@ class _Turns:
 
 
 class _Slot:
-    """Place of a server, started when first needed and replaced when it dies."""
+    """Place of a server, started when first needed and replaced when it dies; of several, each with other packages."""
 
-    def __init__(self, start: Callable[[bool], Server]) -> None:
-        self.server: Server | None = None
+    def __init__(self, start: Callable[[bool, tuple[str, ...]], Server]) -> None:
+        self.servers: dict[tuple[str, ...], Server] = {}
+        """By packages, the last used at the end."""
         self.start = start
 
     def run(self, job: Job, cpu_seconds: float) -> Reported:
@@ -479,22 +508,22 @@ class _Slot:
         try:
             return self._ready(job).run(job, cpu_seconds)
         except BaseException:  # also an interrupt: the next call must not read this reply
-            self._close()
+            if server := self.servers.pop(job.requires, None):
+                server.close()
             raise
 
     def _ready(self, job: Job) -> Server:
         """The server; replaced by the first job with a trusted child, and while it empties its folder for long."""
-        if self.server and job.trusted and not self.server.has_standin:
-            self._close()
-        if self.server and not self.server.is_swept():
-            self.server = None
-        self.server = self.server or self.start(bool(job.trusted))
-        return self.server
-
-    def _close(self) -> None:
-        if self.server:
-            self.server.close()
-        self.server = None
+        server = self.servers.pop(job.requires, None)
+        if server and job.trusted and not server.has_standin:
+            server.close()
+            server = None
+        if server and not server.is_swept():
+            server = None
+        for oldest in [*self.servers][: 1 - KEPT]:
+            self.servers.pop(oldest).close()
+        self.servers[job.requires] = server = server or self.start(bool(job.trusted), job.requires)
+        return server
 
 
 def _job(program: str, entry_point: str, checks: Sequence[Prepared], setup: str) -> Job:
@@ -514,6 +543,14 @@ def _compiled(setup: str) -> CodeType | str:
         return compiled(setup, "exec", "<setup>") if setup else ""
     except UNPARSABLE:
         return setup
+
+
+def without_packages(checks: Sequence[str], why: str) -> Execution:
+    """No verdict, and not kept: the packages may be installed later."""
+    every = tuple(
+        Check(name=name_of(check), outcome="harness_error", error_type="NotInstalled", message=why) for check in checks
+    )
+    return Execution(checks=every, output="", seconds=0.0, cpu_seconds=0.0, is_doubtful=True)
 
 
 def _is_doubtful(reported: Reported, cpu: float, limits: Limits) -> bool:
