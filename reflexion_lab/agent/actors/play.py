@@ -51,6 +51,7 @@ class Play:
     """
 
     plays = True
+    kinds = ("actions", "answer")
 
     @validated
     def __init__(

@@ -20,9 +20,7 @@ def check_kinds(cfg: RunConfig, tasks: Iterable[Task]) -> None:
     as a class of yours, does all of them. Or a task needs a package that is not installed, without `keep_failing`.
     """
     _check_installed(cfg, tasks := tuple(tasks))
-    by_kind = {task.kind: task.task_id for task in tasks if task.kind != "function"}
-    if not by_kind:
-        return
+    by_kind = {task.kind: task.task_id for task in tasks}
     nodes = [*_nodes("actor", cfg.actor)]
     nodes += _nodes("reviser", cfg.reviser) if takes("actor", cfg.actor, "reviser") else []
     for key, node in nodes:
@@ -31,11 +29,12 @@ def check_kinds(cfg: RunConfig, tasks: Iterable[Task]) -> None:
             if kinds is not None and kind not in kinds:
                 name = str(node["_target_"]).rpartition(".")[2] + f", style {node.get('style')}" * ("style" in node)
                 hint = "for a critique: actor@actor.generator=single_shot reviser=llm" if "." in key else ""
-                expected = f"one for tasks of the kind `{kind}`, such as {task_id}: actor=single_shot"
+                actor = "play" if kind == "actions" else "single_shot"
+                expected = f"one for tasks of the kind `{kind}`, such as {task_id}: actor={actor}"
                 raise ConfigError(key, f"{name}, for {' and '.join(kinds)} tasks", expected, hint)
-    if cfg.feedback_source == "self_tests":
+    if cfg.feedback_source == "self_tests" and (others := by_kind.keys() - {"function"}):
         expected = (
-            f"visible or oracle: written tests call a function, and tasks such as {min(by_kind.values())} have none"
+            f"visible or oracle: written tests call a function, and tasks such as {by_kind[min(others)]} have none"
         )
         raise ConfigError("feedback_source", "self_tests", expected)
 
