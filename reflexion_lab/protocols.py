@@ -175,9 +175,7 @@ class Sandbox(Protocol):
         every outcome is `harness_error`. Raises HarnessError: the sandbox failed, so there is no verdict.
         """
 
-    def run_program(
-        self, program: str, checks: Sequence[str], terms: Any, cpu_seconds: float = 0.0, requires: tuple[str, ...] = ()
-    ) -> Execution:
+    def run_program(self, program: str, checks: Sequence[str], terms: Any, cpu_seconds: float = 0.0) -> Execution:
         """Execute a whole program on the input of each check and compare its outputs by `terms`, a
         `tasks.sandbox.programs.Terms`. Raises HarnessError as `run`.
         """

@@ -17,7 +17,6 @@ from reflexion_lab.agent.reflectors.quoted import CHANGE as CHANGE_OF_QUOTED
 from reflexion_lab.errors import ConfigError, ModelError
 from reflexion_lab.limits import Count, Parallel, Share, validated
 from reflexion_lab.records import Completion, Message, Sampling, Task, Usage
-from reflexion_lab.tasks.sandbox.programs import case
 from reflexion_lab.text.prompts.render import without_docstrings
 from reflexion_lab.text.replies.syntax import UNPARSABLE
 
@@ -261,41 +260,20 @@ def {entry_point}(*args, **kwargs):
 """
 
 
-PARTLY_WRONG_SCRIPT = """# wrong draft {name}
-import hashlib
-import io
-import sys
-
-sys.stdin = io.TextIOWrapper(io.BytesIO(sys.stdin.buffer.read()))
-_input = sys.stdin.buffer.getvalue()
-if hashlib.sha256(b'{name}' + _input).digest()[0] / 256 >= {share}:
-    print('wrong draft')
-    sys.exit()
-
-{program}"""
-
-
 def partly_wrong(task: Task, name: str, share: float) -> str:
-    """The canonical program with an entry point that returns another value on a share 1 - `share` of its inputs; a
-    whole program that prints something else.
-    """
-    if task.kind == "program":
-        return PARTLY_WRONG_SCRIPT.format(name=name, share=share, program=task.canonical_program.strip())
+    """The canonical program with an entry point that returns another value on a share 1 - `share` of its inputs."""
     program, entry_point = task.canonical_program.strip(), task.entry_point
     return PARTLY_WRONG.format(name=name, program=program, entry_point=entry_point, share=share)
 
 
 def _fails(task: Task, name: str, share: float) -> bool:
     """Whether `partly_wrong` is wrong on an input of the hidden tests."""
-    is_called = task.kind == "function"
-    texts = ("".join(sorted(each)) if "{" in each and is_called else each for each in _inputs(task))
+    texts = ("".join(sorted(arguments)) if "{" in arguments else arguments for arguments in _inputs(task))
     return any(hashlib.sha256((name + text).encode(errors="replace")).digest()[0] / 256 >= share for text in texts)
 
 
 def _inputs(task: Task) -> list[str]:
-    """Literal arguments of the hidden tests that call the entry point once, as the programs see them; or inputs."""
-    if task.kind == "program":
-        return [case(test).input for test in task.hidden_tests]
+    """Literal arguments of the hidden tests that call the entry point once, as the programs see them."""
     inputs = []
     for test in task.hidden_tests:
         with contextlib.suppress(*UNPARSABLE):

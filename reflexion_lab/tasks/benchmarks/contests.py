@@ -65,11 +65,9 @@ def livecodebench(row: Fields) -> Fields:
         data = {"compare": "lines"}
         return fields | {"kind": "program", "visible_tests": visible, "hidden_tests": hidden, "data": data}
     try:
-        calls = [[_call(name, *_values(case)) for case in side] for side in sides]
+        calls = [[_call(*_values(case)) for case in side] for side in sides]
     except (KeyError, ValueError) as problem:
-        raise DataError(
-            "field $.private_test_cases", f"a test whose {problem}", "arguments in JSON, a line each"
-        ) from None
+        raise DataError("field $.private_test_cases", f"a test ({problem})", "arguments in JSON, a line each") from None
     about = {"problem_description": fields["prompt"], "starter_code": start, "prompt": "from typing import *\n"}
     return fields | about | {"entry_point": name, "visible_tests": calls[0], "hidden_tests": calls[1]}
 
@@ -89,12 +87,11 @@ def apps(row: Fields, visible: int) -> Fields:
     if len(inputs) != len(outputs):
         raise DataError("field $.input_output", f"{len(inputs)} inputs and {len(outputs)} outputs", "as many")
     if name := tests.get("fn_name", ""):
-        calls = [_call(name, args, [out, out[0]] if isinstance(out, list) and out else [out], "in")
-                 for args, out in zip(inputs, outputs, strict=True)]  # fmt: skip
-        fields |= {"entry_point": name, "starter_code": start, "prompt": "", "problem_description": fields["prompt"]}
-        fields |= (
-            {} if "class " in start else {"prompt": f"{start.rstrip()}\n" if start else fields["problem_description"]}
-        )
+        wrapped = [[out, out[0]] if isinstance(out, list) and out else [out] for out in outputs]  # as APPS accepts
+        calls = [_call(args, f"in {out!r}") for args, out in zip(inputs, wrapped, strict=True)]
+        statement = fields["prompt"] if "class " in start else f"{fields['prompt']}\n\n{start.rstrip()}\n"
+        prompt, about = ("", statement) if "class " in start else (statement, "")
+        fields |= {"entry_point": name, "starter_code": start, "prompt": prompt, "problem_description": about}
     else:
         pairs = zip(map(_text, inputs), map(_text, outputs), strict=True)
         calls = [json.dumps({"input": given, "output": out}) for given, out in pairs]
@@ -154,17 +151,13 @@ def _json(row: Fields, column: str, without: Any) -> Any:
         raise DataError(f"field $.{column}", f"{value[:40]!r} ({problem})", "JSON") from None
 
 
-def _values(case: dict[str, Any]) -> tuple[list[Any], list[Any]]:
-    return [json.loads(line) for line in case["input"].splitlines() if line.strip()], [json.loads(case["output"])]
+def _values(case: dict[str, Any]) -> tuple[list[Any], str]:
+    given = [json.loads(line) for line in case["input"].splitlines() if line.strip()]
+    return given, f"== {json.loads(case['output'])!r}"
 
 
-def _call(name: str, arguments: list[Any], results: list[Any], how: str = "==") -> str:
-    given = ", ".join(map(repr, arguments))
-    return (
-        f"assert candidate({given}) {how} {results!r}"
-        if how == "in"
-        else f"assert candidate({given}) == {results[0]!r}"
-    )
+def _call(arguments: list[Any], relation: str) -> str:
+    return f"assert candidate({', '.join(map(repr, arguments))}) {relation}"
 
 
 def _text(value: Any) -> str:

@@ -145,7 +145,7 @@ def checked(task: Task) -> Task:
     if task.released and not re.fullmatch(r"\d{4}-\d\d-\d\d", task.released):
         raise DataError("field $.released", repr(task.released), "an ISO date, such as 2025-01-31")
     if task.kind == "program":
-        Terms.of(task.data)
+        Terms.of(task)
         for test in (*task.visible_tests, *task.hidden_tests):
             case(test)
     if task.kind != "function":

@@ -17,7 +17,7 @@ EXECUTED = ("function", "program")
 def executed(task: Task, solution: str, checks: Sequence[str], sandbox: Sandbox) -> Execution:
     """The outcome of each check of `checks` on `solution`, in order. Raises HarnessError, as of `Sandbox.run`."""
     if task.kind == "program":
-        return sandbox.run_program(solution, checks, Terms.of(task.data), task.cpu_seconds, task.requires)
+        return sandbox.run_program(solution, checks, Terms.of(task), task.cpu_seconds)
     if task.kind == "actions":
         environment: Environment | None = getattr(sandbox, "environment", None)
         if environment is None:

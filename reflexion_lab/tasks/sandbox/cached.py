@@ -104,17 +104,14 @@ class CachedSandbox:
         return self._once(lambda: self._sandbox.run(*request, cpu_seconds, requires), times, *request, *packaged)
 
     def run_program(
-        self,
-        program: str,
-        checks: Sequence[str],
-        terms: Terms = EXACT,
-        cpu_seconds: float = 0.0,
-        requires: tuple[str, ...] = (),
+        self, program: str, checks: Sequence[str], terms: Terms = EXACT, cpu_seconds: float = 0.0
     ) -> Execution:
         """As `Sandbox.run_program`; also raises HarnessError if the file cannot be used."""
         request, times = (program, tuple(checks), terms), self.limits.times(cpu_seconds, terms.seconds)
-        named = ("program", *request, packages(requires).versions, requires)
-        return self._once(lambda: self._sandbox.run_program(*request, cpu_seconds, requires), times, *named)
+        packaged = packages(terms.requires).versions
+        return self._once(
+            lambda: self._sandbox.run_program(*request, cpu_seconds), times, "program", packaged, *request
+        )
 
     def _once(self, execute: Callable[[], Execution], *request: object) -> Execution:
         """The execution of a request, from the file if it is there."""

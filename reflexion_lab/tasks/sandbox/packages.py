@@ -31,23 +31,22 @@ class Packages(NamedTuple):
     @property
     def why(self) -> str:
         """What to do about `missing`; "" if there is none."""
-        names = ", ".join(self.missing)
-        hint = " ".join(self.missing)
-        return f"not installed, and imported by the task: {names} (pip install {hint})" if names else ""
+        return f"packages of the task are not installed: pip install {' '.join(self.missing)}" if self.missing else ""
 
 
 @functools.lru_cache(maxsize=256)
 def packages(requires: tuple[str, ...]) -> Packages:
     """The distributions that `requires` names, by name or by a module of theirs, with what they need and is here."""
-    found, missing, modules = dict[str, metadata.Distribution](), list[str](), list[str]()
+    dists, missing, modules = dict[str, metadata.Distribution](), list[str](), list[str]()
     for name in requires:
         names = _providers().get(name) or [name]
-        reached = [dist for each in names for dist in _with_needs(each, found)]
+        reached = [dist for each in names for dist in _with_needs(each, dists)]
         if not reached:
             missing.append(name)
-        modules += [name] if name in _providers() else _modules(reached[0]) if reached else []
-    entries = {Path(str(dist.locate_file(top))) for dist in found.values() for top in _tops(dist)}
-    versions = sorted(f"{name}=={dist.version}" for name, dist in found.items())
+        own = [top for top, of in _providers().items() if set(names) & set(of) and re.fullmatch(r"[a-z]\w*", top, re.I)]
+        modules += ([name] if name in own else own) if reached else []
+    entries = {Path(str(dist.locate_file(top))) for dist in dists.values() for top in _tops(dist)}
+    versions = sorted(f"{name}=={dist.version}" for name, dist in dists.items())
     return Packages(tuple(dict.fromkeys(modules)), tuple(sorted(entries)), tuple(versions), tuple(missing))
 
 
@@ -75,8 +74,3 @@ def _providers() -> dict[str, list[str]]:
 def _tops(dist: metadata.Distribution) -> set[str]:
     tops = {file.parts[0] for file in dist.files or ()}
     return {top for top in tops if top not in ("..", "__pycache__") and not top.endswith(".pth")}
-
-
-def _modules(dist: metadata.Distribution) -> list[str]:
-    names = (re.sub(r"\..*", "", top) for top in sorted(_tops(dist)) if not top.endswith((".libs", "-info")))
-    return [name for name in names if name.isidentifier() and not name.startswith("_")]

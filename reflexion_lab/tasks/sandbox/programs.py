@@ -16,14 +16,14 @@ import functools
 import hashlib
 import math
 import re
-from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
 from reflexion_lab.errors import DataError
-from reflexion_lab.records import Check, Record
+from reflexion_lab.limits import Above0, Count, NotNegative
+from reflexion_lab.records import Check, Record, Task
 
 SHOWN = 100
 """Maximum characters of an output in a message."""
@@ -47,28 +47,23 @@ class Terms(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How the outputs of a task are compared, and its own limits, which only lower those of the config."""
 
     compare: Literal["tokens", "lines"] = "tokens"
-    tolerance: float = 0.0
-    """Absolute or relative, 0 or more; of `tokens` alone."""
-    seconds: float = math.inf
-    """CPU seconds of one check on the reference machine, above 0."""
-    memory_mb: int = 0
+    tolerance: NotNegative = 0.0
+    """Absolute or relative; of `tokens` alone."""
+    seconds: Above0 = math.inf
+    """CPU seconds of one check on the reference machine."""
+    memory_mb: Count = 0
     """Memory beyond that of Python itself; 0 for the config's limit."""
+    requires: tuple[str, ...] = ()
+    """Packages that the program may import."""
 
     @classmethod
-    def of(cls, data: Mapping[str, Any]) -> Terms:
+    def of(cls, task: Task) -> Terms:
         """From `Task.data`, of which other keys are another's. Raises DataError: a value is out of range."""
+        own = {name: value for name, value in task.data.items() if name in cls.__struct_fields__}
         try:
-            terms = msgspec.convert({name: data[name] for name in cls.__struct_fields__ if name in data}, cls)
+            return msgspec.convert(own | {"requires": task.requires}, cls)
         except msgspec.ValidationError as problem:
             raise DataError(f"field $.data: {problem}") from None
-        for name, is_right, expected in (
-            ("tolerance", 0 <= terms.tolerance < math.inf, "0 or more"),
-            ("seconds", terms.seconds > 0, "above 0"),
-            ("memory_mb", terms.memory_mb >= 0, "0 or more"),
-        ):
-            if not is_right:
-                raise DataError(f"field $.data.{name}", getattr(terms, name), expected)
-        return terms
 
 
 @functools.lru_cache(maxsize=1 << 10)
@@ -126,8 +121,7 @@ def name_of(check: str) -> str:
 def compared(check: str, printed: bytes, terms: Terms, seconds: float) -> Check:
     """The verdict on the output of a program that ended with code 0."""
     wanted, name = case(check).output, name_of(check)
-    place = difference(printed, wanted, terms)
-    if place is None:
+    if (place := difference(printed, wanted, terms)) is None:
         return Check(name=name, outcome="pass", seconds=seconds)
     sides = [wanted, printed.decode(errors="backslashreplace")]
     if max(map(len, sides)) <= SHOWN:
@@ -150,8 +144,6 @@ def _capped(text: str) -> str:
 
 def raised(errors: str) -> tuple[str, str, int]:
     """Exception, message and line of the program in the last traceback of its standard error; "", "" and 0 if none."""
-    places = [*PLACE.finditer(errors)]
-    if not places:
-        return "", "", 0
-    last = RAISED.search(errors, places[-1].end())
-    return (last[1].rpartition(".")[2], last[2] or "", int(places[-1][1])) if last else ("", "", int(places[-1][1]))
+    place = next(reversed([*PLACE.finditer(errors)]), None)
+    last = RAISED.search(errors, place.end()) if place else None
+    return (last[1].rpartition(".")[2], last[2] or "", int(place[1])) if place and last else ("", "", 0)

@@ -150,9 +150,9 @@ class Server:
         sizes = (limits.memory_mb << 20, limits.file_mb << 20, limits.open_files)
         self._library = Scratch() if requires else None
         modules, entries, *_ = packages(requires)
-        for entry in entries:
-            (self._library.path / entry.name).symlink_to(entry) if self._library else None
         library = self._library.path if self._library else ""
+        for entry in entries:
+            Path(library, entry.name).symlink_to(entry)
         arguments = map(str, (theirs.fileno(), self.folder, *sizes, int(has_standin), library, *modules))
         interpreter = getattr(sys, "_base_executable", sys.executable)
         self.process = subprocess.Popen(
@@ -370,12 +370,7 @@ class Sandbox:
         )
 
     def run_program(
-        self,
-        program: str,
-        checks: Sequence[str],
-        terms: Terms = EXACT,
-        cpu_seconds: float = 0.0,
-        requires: tuple[str, ...] = (),
+        self, program: str, checks: Sequence[str], terms: Terms = EXACT, cpu_seconds: float = 0.0
     ) -> Execution:
         """Run a whole program on the input of each check, in a fresh child each, and compare its outputs here.
 
@@ -383,17 +378,16 @@ class Sandbox:
         Checks after `programs.STUCK` time-outs in a row are not run. Raises DataError: a check is no input and output.
         """
         verdicts, children = list[Check](), list[Reported]()
-        if why := packages(requires).why:
+        if why := packages(terms.requires).why:
             return without_packages(checks, why)
-        request = {"program": program, "memory": terms.memory_mb << 20}
+        job = Job({"program": program, "memory": terms.memory_mb << 20}, None, b"", terms.seconds, terms.requires)
         for check in checks:
             if len(children) >= STUCK and all(child.timed_out for child in children[-STUCK:]):
                 message = f"not run, after {STUCK} time-outs in a row"
                 verdicts.append(Check(name=name_of(check), outcome="timeout", message=message))
-                continue
-            job = Job(request, input=case(check).input.encode(), seconds=terms.seconds, requires=requires)
-            children.append(self._report(job, cpu_seconds))
-            verdicts.append(read_program(check, children[-1], terms, self.limits))
+            else:
+                children.append(self._report(job._replace(input=case(check).input.encode()), cpu_seconds))
+                verdicts.append(read_program(check, children[-1], terms, self.limits))
         failing = (child for child, verdict in zip(children, verdicts, strict=False) if verdict.outcome != "pass")
         words = [child.output.partition("Traceback (most recent call last):\n")[0] for child in failing]
         errors = next((text for text in words if text.strip()), "")
@@ -547,9 +541,8 @@ def _compiled(setup: str) -> CodeType | str:
 
 def without_packages(checks: Sequence[str], why: str) -> Execution:
     """No verdict, and not kept: the packages may be installed later."""
-    every = tuple(
-        Check(name=name_of(check), outcome="harness_error", error_type="NotInstalled", message=why) for check in checks
-    )
+    broken = Check(name="", outcome="harness_error", error_type="NotInstalled", message=why)
+    every = tuple(replace(broken, name=name_of(check)) for check in checks)
     return Execution(checks=every, output="", seconds=0.0, cpu_seconds=0.0, is_doubtful=True)
 
 
@@ -623,28 +616,24 @@ def read_checks(prepared: Sequence[Prepared], reported: Reported) -> list[Check 
 
 def read_program(check: str, child: Reported, terms: Terms, limits: Limits) -> Check:
     """The verdict on one run of a whole program. A crash decides, whatever was printed before it."""
-    limit, seconds, name = limits.file_mb << 20, finite(child.seconds), name_of(check)
+    limit, line = limits.file_mb << 20, 0
+    outcome, kind, message = "error", "", f"it printed more than {limits.file_mb} MB"
     if len(case(check).output.encode()) >= limit:
-        message = f"the output of this check is longer than sandbox.limits.file_mb={limits.file_mb} allows"
-        return Check(name=name, outcome="harness_error", message=message)
-    if child.broken or child.timed_out or child.is_full:
+        outcome, message = "harness_error", f"this check needs a larger sandbox.limits.file_mb than {limits.file_mb}"
+    elif child.broken or child.timed_out or child.is_full:
         outcome, message = ending(child)
-        return Check(name=name, outcome=outcome, message=message, seconds=seconds)
-    if len(child.report) >= limit:
-        return Check(name=name, outcome="error", message=f"it printed more than {limits.file_mb} MB", seconds=seconds)
-    if not child.status:
-        verdict = compared(check, child.report, terms, seconds)
-        return replace(
-            verdict, **{side: readable(getattr(verdict, side)) for side in ("message", "expected", "actual")}
-        )
-    kind, message, line = raised(child.output)
-    if kind:
+    elif len(child.report) < limit and not child.status:
+        verdict = compared(check, child.report, terms, finite(child.seconds))
+        texts = {side: readable(getattr(verdict, side)) for side in ("message", "expected", "actual")}
+        return replace(verdict, **texts)
+    elif len(child.report) < limit and (report := raised(child.output))[0]:
+        kind, message, line = report
         outcome = "memory" if kind == "MemoryError" else "error"
-    else:
+    elif len(child.report) < limit:
         how = f"signal {-child.status}" if child.status < 0 else f"exit code {child.status}"
         outcome, message = "early_exit", f"the program ended with {how}, a failure whatever it printed"
-    kind, message = readable(kind), readable(message)
-    return Check(name=name, outcome=outcome, error_type=kind, message=message, line=min(line, LINES), seconds=seconds)
+    verdict = Check(name=name_of(check), outcome=outcome, error_type=readable(kind), message=readable(message))
+    return replace(verdict, line=min(line, LINES), seconds=finite(child.seconds))
 
 
 def _judged(prepared: Prepared, test: ast.expr, values: list[Any], decoder: Decoder, seconds: float) -> Check:

@@ -37,6 +37,9 @@ def with_calls(tree: ast.Module, entry_point: str, elsewhere: Collection[str] = 
     return tree
 
 
+RUN = "import unittest\nassert not unittest.TextTestRunner().run(unittest.TestSuite"
+
+
 def methods(test: str) -> tuple[str, tuple[str, ...]]:
     """The module `test` without calls of a runner, as a setup, and a check for each test in it: a method of a class of
     `unittest`, also an inherited one, with its fixtures, or a function `test…`. A skipped test fails. `("", ())` for a
@@ -45,13 +48,12 @@ def methods(test: str) -> tuple[str, tuple[str, ...]]:
     tree = ast.parse(test)
     tree.body = [node for node in tree.body if not (is_main_guard(node) or "unittest.main(" in ast.unparse(node)[:20])]
     classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
-    checks, is_cased = list[str](), False
+    checks = list[str]()
     for node in tree.body:
         if isinstance(node, ast.ClassDef) and (names := _names_of_tests(node, classes)) is not None:
             if not names and not any(node.name in map(ast.unparse, other.bases) for other in classes.values()):
                 raise ValueError(f"class {node.name} has no test")
-            checks += [f'assert not {RUN}([{node.name}("{name}")])).skipped, "skipped"' for name in names]
-            is_cased = True
+            checks += [f'{RUN}([{node.name}("{name}")])).skipped, "skipped"' for name in names]
         elif isinstance(node, Function) and node.name.startswith("test"):
             if node.args.args[len(node.args.defaults) :] or node.decorator_list:
                 raise ValueError(f"{node.name} needs a fixture or a decorator of pytest")
@@ -59,27 +61,17 @@ def methods(test: str) -> tuple[str, tuple[str, ...]]:
             checks.append(f"import asyncio\nasyncio.run({node.name}())" if is_async else f"{node.name}()")
         elif isinstance(node, ast.Assert) or (isinstance(node, ast.ClassDef) and node.name.startswith("Test")):
             return "", ()
-    head = "import unittest\n" * (is_cased and "unittest" not in _imported(tree))
-    return (head + ast.unparse(tree), tuple(checks)) if checks else ("", ())
-
-
-RUN = "unittest.TextTestRunner().run(unittest.TestSuite"
+    return (ast.unparse(tree), tuple(checks)) if checks else ("", ())
 
 
 def _names_of_tests(node: ast.ClassDef, classes: Mapping[str, ast.ClassDef]) -> list[str] | None:
     """Names of the tests of a class of `unittest`, in order; None for another class."""
-    bases, names = [ast.unparse(base) for base in node.bases], list[str]()
-    of_bases = [_names_of_tests(classes[base], classes) for base in bases if base in classes and base != node.name]
-    if not any(base.endswith("TestCase") for base in bases) and all(each is None for each in of_bases):
+    bases = [ast.unparse(base) for base in node.bases]
+    known = [_names_of_tests(classes[base], classes) for base in bases if base in classes and base != node.name]
+    if not any(base.endswith("TestCase") for base in bases) and not any(names is not None for names in known):
         return None
-    for inherited in of_bases:
-        names += inherited or ()
-    own = (part.name for part in node.body if isinstance(part, Function) and part.name.startswith("test"))
-    return [*dict.fromkeys([*names, *own])]
-
-
-def _imported(tree: ast.Module) -> set[str]:
-    return {alias.asname or alias.name for node in tree.body if isinstance(node, ast.Import) for alias in node.names}
+    own = [part.name for part in node.body if isinstance(part, Function) and part.name.startswith("test")]
+    return [*dict.fromkeys([*(name for names in known for name in names or ()), *own])]
 
 
 def is_test(node: Function) -> bool:

@@ -4,8 +4,10 @@ import base64
 import json
 import pickle
 import zlib
+from pathlib import Path
 
 import pytest
+import yaml
 
 from reflexion_lab.errors import ConfigError, DataError
 from reflexion_lab.tasks.benchmarks.jsonl import jsonl
@@ -18,64 +20,12 @@ def packed(value):
     return base64.b64encode(zlib.compress(pickle.dumps(value))).decode()
 
 
-def case(given, wanted, kind="stdin"):
-    return {"input": given, "output": wanted, "testtype": kind}
-
-
-LCB = {
-    "question_title": "A", "question_content": "Print twice n.", "platform": "atcoder", "question_id": "abc1_a",
-    "contest_date": "2024-02-01T00:00:00", "starter_code": "", "difficulty": "easy", "metadata": "{}",
-    "public_test_cases": json.dumps([case("1\n", "2\n")]), "canonical_solution": "print(2 * int(input()))",
-    "private_test_cases": packed(json.dumps([case("5", "10.0"), case("0", "0")])),
-}  # fmt: skip
-METHOD = LCB | {
-    "question_id": "3", "metadata": '{"func_name": "twice"}', "contest_date": "2023-01-01",
-    "starter_code": "class Solution:\n    def twice(self, xs: List[int], more: bool) -> List[int]:\n        ",
-    "public_test_cases": json.dumps([case("[1, 2]\ntrue", "[2, 4]", "functional")]),
-    "private_test_cases": json.dumps([case("[3]\nfalse", "[6]", "functional")]),
-    "canonical_solution": "class Solution:\n    def twice(self, xs, more):\n        return [2 * x for x in xs]\n",
-}  # fmt: skip
-APPS = {
-    "problem_id": 7, "question": "Print half of n.", "difficulty": "introductory", "url": "",
-    "input_output": json.dumps({"inputs": ["1\n", ["3", ""], "4"], "outputs": ["0.5\n", ["1.5"], "2.0000001"]}),
-    "solutions": json.dumps(["print(int(input()) / 2)"]), "starter_code": "",
-}  # fmt: skip
-APPS_CALL = APPS | {
-    "starter_code": "\ndef half(n):\n\t", "solutions": json.dumps(["def half(n):\n    return n / 2"]),
-    "input_output": json.dumps({"fn_name": "half", "inputs": [[1], [2]], "outputs": [[0.5], 1]}),
-}  # fmt: skip
-SUITE = """import unittest
-LOG = []
-class Base(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.start = 40
-    def setUp(self):
-        self.n = self.start + 2
-    def test_a(self):
-        self.assertEqual(f(self.n), 84)
-class TestCases(Base):
-    def test_b(self):
-        for n in range(3):
-            with self.subTest(n=n):
-                self.assertEqual(f(n), 2 * n)
-    def test_c(self):
-        with self.assertRaises(TypeError):
-            f(None)
-    @unittest.skip("slow")
-    def test_d(self): pass
-    def test_e(self):
-        self.skipTest("late")
-    def tearDown(self):
-        del self.n
-if __name__ == "__main__":
-    unittest.main()
-"""
-BIGCODE = {
-    "task_id": "BigCodeBench/1", "entry_point": "f",
-    "complete_prompt": 'import math\ndef f(n):\n    """Twice.\n    >>> f(1)\n    2\n    """\n',
-    "canonical_solution": "    return 2 * n\n", "test": SUITE, "libs": "['math', 'numpy', 'os.path']",
-}  # fmt: skip
+ROWS = yaml.safe_load(Path(__file__).with_name("contests.yaml").read_text(encoding="utf-8"))
+for row in ROWS.values():
+    texts = {"public_test_cases", "private_test_cases", "metadata", "input_output", "solutions"} & row.keys()
+    row |= {name: json.dumps(row[name]) for name in texts}
+    row |= {name: packed(row[name]) for name in texts & {"private_test_cases"}}
+LCB, METHOD, APPS, APPS_CALL, BIGCODE = ROWS.values()
 
 
 def test_every_format_is_read_and_its_own_solution_passes(write_rows, sandbox):
@@ -125,7 +75,7 @@ class Bang:
         return open, ("bang", "w")
 
 
-@pytest.mark.parametrize("value", [Bang(), [case("1", "2")], b"[]", 7])
+@pytest.mark.parametrize("value", [Bang(), [{"input": "1", "output": "2"}], b"[]", 7])
 def test_a_pickle_of_more_than_a_text_is_one_line_and_runs_nothing(write_rows, tmp_path, monkeypatch, value):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(DataError, match=r"field \$\.private_test_cases") as problem:
