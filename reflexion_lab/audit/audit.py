@@ -20,7 +20,7 @@ from reflexion_lab.analysis.stats.intervals import Estimate, Rate
 from reflexion_lab.audit.causes import Causes, Explained, from_other_logs, self_grading
 from reflexion_lab.audit.leaks import Leaks, leaks
 from reflexion_lab.audit.outcomes import Outcomes, read_outcomes
-from reflexion_lab.audit.samples import Sample, is_original, read_samples
+from reflexion_lab.audit.samples import Sample, is_original, judged, read_samples
 from reflexion_lab.audit.self_graded import SelfGraded
 from reflexion_lab.audit.stored_programs import StoredPrograms, counter, never
 from reflexion_lab.audit.verdicts import Verdict, execute
@@ -254,9 +254,8 @@ def _vacuous(programs: StoredPrograms, verdicts: Sequence[Verdict]) -> dict[str,
     def why(sandbox: Sandbox, sample: Sample) -> str:
         solution = right.get(_key(sample)[1:], "")
         setup = sample.setup or sample.helpers
-        task = Task(task_id="", prompt="", entry_point=sample.entry_point, setup=setup, canonical_solution=solution)
         try:
-            return vacuous(task, sample.tests, sandbox)
+            return vacuous(judged(sample, setup, solution), sample.tests, sandbox)
         except HarnessError:
             return ""
 
@@ -318,4 +317,5 @@ def _visible_passed(sandbox: Sandbox, sample: Sample) -> _Suite:
 
 
 def _key(sample: Sample) -> tuple[object, ...]:
-    return sample.program, sample.entry_point, sample.tests, sample.setup, sample.helpers
+    terms = repr((sample.kind, sample.data, sample.requires))
+    return sample.program, sample.entry_point, sample.tests, sample.setup, sample.helpers, terms

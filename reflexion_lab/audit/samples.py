@@ -20,12 +20,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from msgspec import field
 from msgspec.structs import replace
 
 from reflexion_lab.audit.outcomes import binary, evalplus_of, statuses
 from reflexion_lab.audit.transcripts import Row, Step, Transcript, human_eval_tasks, read_rows, task_of
 from reflexion_lab.errors import DataError, FolderError
 from reflexion_lab.records import Record, Task
+from reflexion_lab.records.attempt import Kind
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.runner.solutions import benchmark_of
 
@@ -54,6 +56,9 @@ class Sample(Record, frozen=True, kw_only=True):
     """The whole program; "" if the log has none."""
     tests: tuple[str, ...]
     """Sources of checks, executed in order in one namespace; () if the log has none."""
+    kind: Kind = "function"
+    data: dict[str, Any] = field(default_factory=dict)
+    requires: tuple[str, ...] = ()
     setup: str = ""
     helpers: str = ""
     """The prompt's functions that the tests call: a pass must also hold if they, and not the program's, are called."""
@@ -119,6 +124,9 @@ def run_samples(path: Path, attempts: bool) -> Iterator[Sample]:
             prompt=task.prompt,
             program=attempt.trajectory.solution,
             tests=task.hidden_tests,
+            kind=task.kind,
+            data=task.data,
+            requires=task.requires,
             setup=task.setup,
             logged=grade.passed if grade and grade.outcome != "harness_error" else None,
             feedback=feedback,
@@ -275,6 +283,9 @@ def _sample(row: Row, task: Task, program: str, logged: bool | None) -> Sample:
         program=program,
         # MBPP has no hidden tests: the lab shows the first of its list.
         tests=(*task.visible_tests, *task.hidden_tests) if "mbpp" in task.task_id.casefold() else task.hidden_tests,
+        kind=task.kind,
+        data=task.data,
+        requires=task.requires,
         setup=task.setup if row.tasks else "",
         helpers="" if row.tasks else task.setup,
         logged=logged,
@@ -282,6 +293,12 @@ def _sample(row: Row, task: Task, program: str, logged: bool | None) -> Sample:
         reflections=reflections,
         run=run,
     )
+
+
+def judged(sample: Sample, setup: str, solution: str = "") -> Task:
+    """The task of a sample as far as its tests need it."""
+    about = Task(task_id="", prompt="", entry_point=sample.entry_point, setup=setup, canonical_solution=solution)
+    return replace(about, kind=sample.kind, data=sample.data, requires=sample.requires)
 
 
 def _asserts(feedback: Any) -> Iterator[str]:

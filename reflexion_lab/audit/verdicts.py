@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from reflexion_lab.audit.samples import Sample
+from reflexion_lab.audit.samples import Sample, judged
 from reflexion_lab.errors import HarnessError
 from reflexion_lab.protocols import Sandbox
-from reflexion_lab.records import UNKNOWN, Check, Record, Task
+from reflexion_lab.records import UNKNOWN, Check, Record
 from reflexion_lab.tasks.evaluators.unit_tests import run_tests
 
 
@@ -56,7 +56,7 @@ class Verdict(Record, frozen=True, kw_only=True):
 
 def execute(sandbox: Sandbox, sample: Sample) -> Verdict:
     """The verdict of a sample's own tests on its program."""
-    task = Task(task_id=sample.task_id, prompt="", entry_point=sample.entry_point, setup=sample.setup)
+    task = replace(judged(sample, sample.setup), task_id=sample.task_id)
     try:
         evaluation = run_tests(sandbox, task, sample.program, sample.tests)
         if evaluation.passed and sample.helpers:

@@ -4,6 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 import reflexion_lab as rl
+from reflexion_lab.audit.audit import audit
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Task
 from reflexion_lab.tasks.benchmarks.vacuous import vacuous
@@ -76,3 +77,11 @@ def test_a_canonical_program_that_fails_and_tests_that_check_nothing_are_found(s
     assert [task.cpu_seconds > 0 for task in timed] == [True] * 3 and len(failing) == 1
     assert vacuous(TASKS[0], TASKS[0].hidden_tests, sandbox) == ""
     assert "prints nothing" in vacuous(TASKS[0], ('{"input": "a", "output": " \\n"}',), sandbox)
+
+
+def test_an_audit_executes_programs_as_programs(tmp_path):
+    done = rl.run(
+        *COMMON, "actor=single_shot", "benchmark=programs", "benchmark.limit=2", quiet=True, run_root=tmp_path
+    )
+    audited = audit(done.path, attempts=True, quiet=True)
+    assert audited.n == audited.agree > 2 and audited.harness_errors == 0

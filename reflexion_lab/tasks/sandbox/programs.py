@@ -66,7 +66,7 @@ class Terms(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
             raise DataError(f"field $.data: {problem}") from None
 
 
-@functools.lru_cache(maxsize=1 << 10)
+@functools.lru_cache(maxsize=8)  # they may be large
 def case(check: str) -> Case:
     """The check's input and output. Raises DataError: it is not such JSON."""
     try:
@@ -115,7 +115,7 @@ def _equal_lines(expected: bytes, got: bytes, tolerance: float) -> bool:
 
 def name_of(check: str) -> str:
     """The check's source, shortened to one line."""
-    return " ".join(check.split())[:200].encode(errors="replace").decode()
+    return " ".join(check[:1000].split())[:200].encode(errors="replace").decode()
 
 
 def compared(check: str, printed: bytes, terms: Terms, seconds: float) -> Check:

@@ -41,7 +41,7 @@ def run(program: str) -> int:
     threading: Any = sys.modules.get("threading")
     code = max(code, ended(threading._shutdown)) if threading else code
     ended(atexit._run_exitfuncs)
-    kept: list[Any] = [sys.stdout, sys.__stdout__, sys.stderr]
+    kept: list[Any] = [getattr(sys, name, None) for name in ("stdout", "__stdout__", "stderr")]
     names.clear()  # files that it left open write what they hold
     return max(code, *map(ended, [each.flush for each in kept if not getattr(each, "closed", True)]), 0)
 
