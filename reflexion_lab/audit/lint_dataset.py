@@ -25,6 +25,7 @@ from reflexion_lab.tasks.benchmarks.similar import near_duplicates
 from reflexion_lab.tasks.benchmarks.vacuous import flaws, vacuous
 from reflexion_lab.tasks.evaluators.executed import EXECUTED, executed
 from reflexion_lab.tasks.evaluators.unit_tests import describe
+from reflexion_lab.tasks.sandbox.packages import packages
 from reflexion_lab.tasks.sandbox.programs import case
 from reflexion_lab.text.replies.extract import preamble
 from reflexion_lab.text.replies.syntax import Parser, bound_names, tree_of
@@ -248,6 +249,9 @@ def run_programs(task: Task, executor: Sandbox, limit: int, seed: int) -> Trial:
     def add(check: str, severity: Severity, detail: str) -> None:
         findings.append(Finding(check, severity, task.task_id, detail))
 
+    if why := packages(task.requires).why:
+        add("canonical passes", "not checked", why)
+        return Trial(tuple(findings))
     if not task.hidden_tests:
         add("stub fails", "not checked", "no hidden tests")
     if why := vacuous(task, task.hidden_tests, executor):
