@@ -50,7 +50,6 @@ class Play:
     out where the prompt exceeds the model's context. An environment that fails begins again once, at the same place.
     """
 
-    plays = True
     kinds = ("actions", "answer")
 
     @validated

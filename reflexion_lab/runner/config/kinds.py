@@ -21,7 +21,7 @@ def check_kinds(cfg: RunConfig, tasks: Iterable[Task]) -> None:
     """
     _check_installed(cfg, tasks := tuple(tasks))
     by_kind = {task.kind: task.task_id for task in tasks}
-    nodes = [*_nodes("actor", cfg.actor)]
+    nodes = [*_nodes("actor", cfg.actor), *_nodes("evaluator", cfg.evaluator)]
     nodes += _nodes("reviser", cfg.reviser) if takes("actor", cfg.actor, "reviser") else []
     for key, node in nodes:
         kinds = ("function",) if node.get("style") == "continuation" else capability(node, "kinds", None)
@@ -29,8 +29,12 @@ def check_kinds(cfg: RunConfig, tasks: Iterable[Task]) -> None:
             if kinds is not None and kind not in kinds:
                 name = str(node["_target_"]).rpartition(".")[2] + f", style {node.get('style')}" * ("style" in node)
                 hint = "for a critique: actor@actor.generator=single_shot reviser=llm" if "." in key else ""
-                actor = "play" if kind == "actions" else "single_shot"
-                expected = f"one for tasks of the kind `{kind}`, such as {task_id}: actor={actor}"
+                choice = (
+                    "evaluator=unit_tests"
+                    if key.startswith("evaluator")
+                    else f"actor={'play' if kind == 'actions' else 'single_shot'}"
+                )
+                expected = f"one for tasks of the kind `{kind}`, such as {task_id}: {choice}"
                 raise ConfigError(key, f"{name}, for {' and '.join(kinds)} tasks", expected, hint)
     if cfg.feedback_source == "self_tests" and (others := by_kind.keys() - {"function"}):
         expected = (

@@ -30,6 +30,8 @@ class Combined:
     `confidence`: share of the weights whose parts ran. `passed`, `outcome`, `output` and `seconds` are the tests'.
     """
 
+    kinds = ("function", "program")
+
     @validated
     def __init__(
         self,

@@ -15,6 +15,8 @@ class PlayHeuristics:
     as passed: whether it reached the goal is not asked.
     """
 
+    kinds = ("actions", "answer")
+
     def evaluate(self, task: Task, trajectory: Trajectory) -> Evaluation:
         turns = len(trajectory.steps)
         failing = {

@@ -34,6 +34,8 @@ class StaticCheck:
     `harness_error` and `issues` has the reason; no exception is raised.
     """
 
+    kinds = ("function", "program")
+
     @validated
     def __init__(self, tool: Literal["ty", "mypy", "ruff"] = "ty") -> None:
         self.tool = tool

@@ -40,6 +40,8 @@ class TrajectoryHeuristics:
     without output scores 0. `passed` is always False and the outcome `no_tests`, because no test ran.
     """
 
+    kinds = ("function", "program")
+
     @validated
     def __init__(
         self,
