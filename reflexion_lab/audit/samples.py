@@ -112,9 +112,9 @@ def run_samples(path: Path, attempts: bool) -> Iterator[Sample]:
     submitted = {task_id: result.submitted for task_id, result in log.results.items()}
     for attempt in log.every:
         task, number = benchmark[attempt.task_id], attempt.number
-        if task.kind != "function":
+        if task.kind in ("answer", "actions"):
             hint = f"reflexion-lab verify {path} --execute judges them again"
-            raise FolderError(path, f"solutions of the kind `{task.kind}`", "Python functions", hint)
+            raise FolderError(path, f"solutions of the kind `{task.kind}`", "programs", hint)
         if not attempts and number != submitted[attempt.task_id]:
             continue
         grade = log.grades.get((attempt.task_id, number))
