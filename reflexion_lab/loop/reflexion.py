@@ -108,7 +108,7 @@ class Reflexion:
         """
         with stage("recalling", task, number):
             recollection = self.memory.recall(task, path)
-            stuck = self.stuck.advice(path) if recollection.of_loop else ""
+            stuck = self.stuck.advice(path, task.kind) if recollection.of_loop else ""
             return replace(recollection, attempt=number, stuck=stuck)
 
     def act(self, task: Task, recollection: Recollection) -> Trajectory:

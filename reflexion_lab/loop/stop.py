@@ -152,6 +152,9 @@ def best_so_far(attempt: Attempt, history: Sequence[Attempt]) -> list[tuple[bool
     return list(accumulate((past.evaluation.rank for past in (*history, attempt)), max))
 
 
+SAME = {"answer": "gave the same answer"}
+
+
 class Stuck:
     """The same program, or the same failures, `after` times in a row; `advice` warns one attempt earlier.
 
@@ -166,9 +169,10 @@ class Stuck:
     def reached(self, attempt: Attempt, history: Sequence[Attempt]) -> str | None:
         return "stuck" if self.after and _repeats((*history, attempt))[0] >= self.after else None
 
-    def advice(self, history: Sequence[Attempt]) -> str:
-        """The repetition in words, for the next attempt's prompt; "" without one."""
+    def advice(self, history: Sequence[Attempt], kind: str = "function") -> str:
+        """The repetition in words, for the next attempt's prompt at a task of this kind; "" without one."""
         times, repetition = _repeats(history)
+        repetition = repetition.replace("were the same program", SAME.get(kind, "were the same program"))
         if not self.after or times < max(self.after - 1, 2):
             return ""
         return f"The last {times} attempts {repetition}."

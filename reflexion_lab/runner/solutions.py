@@ -81,12 +81,15 @@ def _harmless(load: dict[str, Any], ours: str) -> bool:
     """Whether `load` calls a part of this package with plain values: a target could execute anything."""
     rest = dict(load)
     target, partial = str(rest.pop("_target_", "")), rest.pop("_partial_", True)
-    plain = all(_is_plain(value) for value in rest.values())
+    plain = all(map(_is_plain, rest.values()))
     named = target.startswith(ours) and target.removeprefix(ours).count(".") == 1
     return named and plain and partial is True and not any(name.startswith("_") for name in rest)
 
 
 def _is_plain(value: Any) -> bool:
+    """Whether a value, or each one in it, is a text or number that neither refers to another nor is a target."""
+    if isinstance(value, dict):
+        return all(not str(name).startswith("_") and _is_plain(part) for name, part in value.items())
     if isinstance(value, list):
         return all(map(_is_plain, value))
     return isinstance(value, str | int | float | None) and "${" not in str(value)

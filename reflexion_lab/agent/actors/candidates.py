@@ -12,6 +12,7 @@ from reflexion_lab.agent.critique.critique_revise import draft_step, usage_by_ro
 from reflexion_lab.limits import Repeats, validated
 from reflexion_lab.protocols import Actor, Evaluator
 from reflexion_lab.records import WITHHELD, Evaluation, Recollection, Step, Task, Trajectory, Usage
+from reflexion_lab.text.replies.answers import key
 
 Rule = Literal["first", "best", "vote"]
 
@@ -24,7 +25,7 @@ class Candidates:
     the submitted candidate; ties go to the earlier. `first`: the first that passes, which ends drawing; else the best.
     `best`: highest `Evaluation.rank`. `vote`: the first of the largest group with equal behaviour on the tests, right
     or wrong (Li et al., arXiv 2203.07814, section 4.6, cluster by outputs; Chen et al., arXiv 2207.10397, by the tests
-    passed).
+    passed); of answers to a question, the most frequent, without a test (Wang et al., arXiv 2203.11171).
     """
 
     @validated
@@ -39,17 +40,18 @@ class Candidates:
         candidates: list[Trajectory] = []
         verdicts: list[Evaluation] = []
         ended = ""
+        votes = task.kind == "answer" and self.rule == "vote"
         while not ended:
             candidates.append(self.actor.act(task, recollection))
             verdicts.append(self.evaluator.evaluate(task, candidates[-1]))
-            if not task.visible_tests:
+            if not (task.visible_tests or votes):
                 ended = "no_tests"
             elif self.rule == "first" and verdicts[-1].passed:
                 ended = "passed"
             elif len(candidates) == self.n:
                 ended = "max_candidates"
         if self.rule == "vote":
-            choice = voted(verdicts)
+            choice = voted(verdicts, [key(task, each.solution) for each in candidates] if votes else ())
         elif self.rule == "first" and ended == "passed":
             choice = len(verdicts) - 1
         else:
@@ -72,13 +74,17 @@ class Candidates:
         )
 
 
-def voted(verdicts: Sequence[Evaluation]) -> int:
-    """Index of the first verdict of the largest group of equal behaviour, of those with a program if any."""
+def voted(verdicts: Sequence[Evaluation], answers: Sequence[object] = ()) -> int:
+    """Index of the first verdict of the largest group of equal behaviour, or of equal `answers`, of those with a
+    program or an answer if any.
+    """
     groups: defaultdict[object, list[int]] = defaultdict(list)
-    for number, verdict in enumerate(verdicts):
-        groups[behaviour(verdict)].append(number)
+    for number, look in enumerate(answers or map(behaviour, verdicts)):
+        groups[look].append(number)
     empty = ("extraction_failed", *WITHHELD)
-    return max(groups.values(), key=lambda group: (verdicts[group[0]].outcome not in empty, len(group)))[0]
+    return max(
+        groups.items(), key=lambda each: (each[0] != "" and verdicts[each[1][0]].outcome not in empty, len(each[1]))
+    )[1][0]
 
 
 def behaviour(verdict: Evaluation) -> object:

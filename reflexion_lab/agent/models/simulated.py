@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import msgspec
 
 from reflexion_lab.agent.models.prices import Price
+from reflexion_lab.agent.reflectors.evidence import of_answer
 from reflexion_lab.agent.reflectors.quoted import CHANGE as CHANGE_OF_QUOTED
 from reflexion_lab.errors import ConfigError, ModelError
 from reflexion_lab.limits import Count, Parallel, Share, validated
@@ -137,13 +138,14 @@ class SimulatedModel:
         return Completion(text=reply, model=self.fingerprint, usage=usage)
 
     def _reply(self, prompt: str, draw: random.Random) -> str:
+        worded = of_answer if "\nMy answer:\n" in prompt else str
         for text, reply in (*CURATIONS.items(), *REFLECTIONS.items()):
             if text in prompt:
-                return reply
+                return worded(reply)
         blocks = [text for _, text in BLOCK.findall(prompt)]
         if "VERDICT: correct or wrong" in prompt:
             is_right = bool(blocks) and not WRONG.search(blocks[-1])
-            return REVIEWS[is_right == (draw.random() < self.review)]
+            return worded(REVIEWS[is_right == (draw.random() < self.review)])
         task = next((self._tasks[text.strip()] for text in blocks if text.strip() in self._tasks), None)
         if task is None:
             raise ModelError(
@@ -156,6 +158,8 @@ class SimulatedModel:
             return "```python\n" + "\n".join(task.visible_tests) + "\n```"
         right = draw.random() < self.chance(task, prompt)
         program = task.canonical_program if right else self._wrong(task, draw)
+        if task.kind == "answer":
+            return f"Answer:\n{program.strip()}"
         turn = "Thought: I write the whole function.\nAction: finish\nProgram:\n" if "\nAction: " in prompt else ""
         return f"{turn}```python\n{program.strip()}\n```"
 
@@ -197,7 +201,11 @@ class SimulatedModel:
             block
             for block in BLOCK.finditer(prompt)
             if block[2].strip() != task.prompt.strip()
-            and any(beginning in block[2] for beginning in beginnings)
+            and (
+                WRONG.match(block[2]) or block[2].strip() in programs
+                if task.kind == "answer"
+                else any(beginning in block[2] for beginning in beginnings)
+            )
             and not prompt[: block.start()].rstrip().endswith(QUOTES)
         ]
         if not drafts:
@@ -223,6 +231,8 @@ def skill_digest(before: Sequence[object], tasks: Sequence[Task], after: Sequenc
 
 def wrong(task: Task, name: str) -> str:
     """The canonical program with an entry point that always raises; a whole program that raises at once."""
+    if task.kind == "answer":
+        return f"# wrong draft {name}"
     if task.kind == "program":
         return f"# wrong draft {name}\nraise ValueError('wrong draft {name}')\n\n{task.canonical_program.strip()}"
     return (

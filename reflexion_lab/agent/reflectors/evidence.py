@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Mapping
 from typing import Any
 
-from reflexion_lab.records import WITHHELD, Attempt, Check, Evaluation, Record, Reflection, Trajectory
+from reflexion_lab.records import WITHHELD, Attempt, Check, Evaluation, Record, Reflection, Task, Trajectory
 from reflexion_lab.text import shorten
 from reflexion_lab.text.lines import by_text_of, where
 from reflexion_lab.text.replies.extract import without_thoughts
@@ -200,6 +200,31 @@ CLASSES = {
     ),
 }
 """Failure classes by name, as in `Reflection.category`."""
+
+_OF_ANSWERS = {
+    "The check failed": "It failed",
+    "In my function": "Next time",
+    "The program ran, but its answer differs from": "The answer differs from",
+    ", which must hold one whole function": "",
+    "write the whole function in one code block": "write the whole answer",
+    "whole function": "whole answer",
+    "function": "answer",
+    "program": "answer",
+}
+"""The lab's words about functions, and those about an answer."""
+
+
+def in_words_of(task: Task, text: str) -> str:
+    """A text of the lab in words for the task's kind; one that begins with a check's name holds a model's words."""
+    return of_answer(text) if task.kind == "answer" and not text.startswith("`") else text
+
+
+def of_answer(text: str) -> str:
+    """A text of the lab about a function, in words about an answer."""
+    for words, instead in _OF_ANSWERS.items():
+        text = text.replace(words, instead)
+    return text
+
 
 _EXCEPTIONS = {
     "SyntaxError": "syntax",

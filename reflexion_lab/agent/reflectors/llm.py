@@ -8,7 +8,7 @@ from typing import Literal
 from msgspec.structs import asdict, replace
 
 from reflexion_lab.agent.actors.play import transcript
-from reflexion_lab.agent.reflectors.evidence import classify_evaluation, describe, reflection_on
+from reflexion_lab.agent.reflectors.evidence import classify_evaluation, describe, in_words_of, reflection_on
 from reflexion_lab.agent.reflectors.fields import (
     GRAMMAR,
     LESSONS,
@@ -89,7 +89,7 @@ class LLMReflector:
         name = self.prompts.of_kind(name, task)
         for of_function, other in OF_FUNCTIONS.items() if task.kind != "function" else ():
             grammar = grammar.replace(of_function, other)
-        sampling = replace(self.sampling, grammar=grammar if self.constrained else "")
+        sampling = replace(self.sampling, grammar=in_words_of(task, grammar) if self.constrained else "")
         # The prompt holds the attempt's number, so no two draws within one task's loop are the same call.
         prompt = Message(role="user", content=self._prompt(name, task, attempt, episodes))
         completion = self.model.complete([prompt], sampling=sampling)
@@ -122,7 +122,8 @@ class LLMReflector:
         trajectory = attempt.trajectory
         code = trajectory.solution or ("" if trajectory.finish_reason in WITHHELD else trajectory.reply)
         code = transcript(trajectory) if trajectory.strategy == "play" else code
-        whole = {"description": task.prompt, "evidence": evidence(attempt), "code": without_prompt(code, task)}
+        facts = in_words_of(task, evidence(attempt))
+        whole = {"description": task.prompt, "evidence": facts, "code": without_prompt(code, task)}
         texts = {part: bounded(text, self.limits[part]) for part, text in whole.items()}
         examples, priors = self.prompts.examples, self._priors(episodes)
         about = {"number": attempt.number, "passed": attempt.evaluation.passed}

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
-from reflexion_lab.agent.reflectors.evidence import CLASSES, classify_evaluation, describe, reflection_on
+from reflexion_lab.agent.reflectors.evidence import CLASSES, classify_evaluation, describe, in_words_of, reflection_on
 from reflexion_lab.limits import Positive, validated
 from reflexion_lab.protocols import SharedMemory
 from reflexion_lab.records import Attempt, Episode, Reflection, Task
@@ -37,9 +38,9 @@ class Rules:
         if attempt.evaluation.passed:
             return _on_success(attempt, fixes)
         category, check = classify_evaluation(attempt.evaluation)
-        failure = CLASSES[category]
-        evidence = describe(attempt, check)
-        wrong, change = f"{failure.symptom} {evidence}", failure.fix
+        failure, words = CLASSES[category], partial(in_words_of, task)
+        evidence = words(describe(attempt, check))
+        wrong, change = f"{words(failure.symptom)} {evidence}", words(failure.fix)
         if fixes:
             # Not in `what_to_change`: the next reflection would quote the quote.
             is_same = change in fixes[-1]  # a class has one fix, for any place of the program
@@ -55,12 +56,12 @@ class Rules:
         return reflection_on(
             attempt,
             f"rules:{category}",
-            root_cause=failure.root_cause,
+            root_cause=words(failure.root_cause),
             what_went_wrong=wrong,
             what_to_change=change,
             confidence=confidence,
             confidence_source=confidence_source,
-            action_items=(failure.action.replace("{evidence}", evidence),),
+            action_items=(words(failure.action).replace("{evidence}", evidence),),
         )
 
 

@@ -1,4 +1,4 @@
-"""Your own tasks: a file or data set whose rows have the fields of `Task`, of HumanEval, or of MBPP."""
+"""Your own tasks: rows with the fields of `Task`, of HumanEval or of MBPP, or questions with answers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from reflexion_lab.errors import DataError
 from reflexion_lab.limits import Count, validated
 from reflexion_lab.records import Task
-from reflexion_lab.tasks.benchmarks import contests, humaneval, humaneval_plus, mbpp
+from reflexion_lab.tasks.benchmarks import answers, contests, humaneval, humaneval_plus, mbpp
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
 from reflexion_lab.tasks.benchmarks.humaneval_plus import Compute
 from reflexion_lab.tasks.benchmarks.rows import SAME, Fields, Names, checked, decoded, read
@@ -49,7 +49,8 @@ def jsonl(
     left out. Of a list `tests`, as of `test_list`, the first `visible` ones are visible and the others hidden; all are
     hidden in a row with `visible_tests`. One text is split into its asserts. A row with `base_input` is one of
     EvalPlus' release, as `humaneval_plus` reads it with `compute`. Rows of LiveCodeBench, APPS and BigCodeBench are
-    read as `contests` says. `since`: an ISO date before which no task was released; a task without a date is left out.
+    read as `contests` says; those with a `question` (or `problem`) and an `answer`, as of GSM8K, AIME and HotPotQA, as
+    `answers.task` does. `since`: an ISO date before which no task was released; a task without a date is left out.
     See `rows.read` for `path`, `fields`, name, digest and errors.
     """
     benchmark = read(path, partial(_task, visible=visible, compute=compute), fields=fields)
@@ -60,6 +61,8 @@ def _task(row: Fields, visible: int, compute: Compute | None = None) -> Task:
     contests.rename(row, visible)
     if row.get("kind", "function") != "function":
         return _of_kind(row)
+    if answers.has_answer(row):
+        return answers.task(row)
     for column in () if row.keys() >= OWN else FORMATS.keys() & row.keys():
         raise DataError(f"field $.{column}: a row of {FORMATS[column]}")
     if "base_input" in row:

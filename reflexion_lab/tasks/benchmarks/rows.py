@@ -27,6 +27,7 @@ from reflexion_lab.errors import DataError
 from reflexion_lab.io.files import unpacked
 from reflexion_lab.records import Task
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
+from reflexion_lab.tasks.evaluators.answers import decoded_check
 from reflexion_lab.tasks.sandbox.programs import Terms, case
 from reflexion_lab.text.replies.syntax import UNPARSABLE, tree_of
 
@@ -134,7 +135,7 @@ def _converted(fields: object, kind: type[T]) -> T:
 
 def checked(task: Task) -> Task:
     """`task`; raises DataError unless it has an id, its entry point is an identifier and its tests are Python, or those
-    of a program are inputs and outputs.
+    of a program are inputs and outputs, those of an answer name the right ones.
     """
     for field in ("task_id", "prompt", "canonical_solution"):
         if re.search("[\ud800-\udfff]", getattr(task, field)):
@@ -148,6 +149,8 @@ def checked(task: Task) -> Task:
         Terms.of(task)
         for test in (*task.visible_tests, *task.hidden_tests):
             case(test)
+    for test in (*task.visible_tests, *task.hidden_tests) if task.kind == "answer" else ():
+        decoded_check(test)
     if task.kind != "function":
         return task
     if not task.entry_point.isidentifier() or keyword.iskeyword(task.entry_point):

@@ -8,6 +8,7 @@ from reflexion_lab.errors import HarnessError
 from reflexion_lab.protocols import Environment, Sandbox
 from reflexion_lab.records import Execution, Task
 from reflexion_lab.tasks.environments.replay import replayed
+from reflexion_lab.tasks.evaluators.answers import answered
 from reflexion_lab.tasks.sandbox.programs import Terms
 
 EXECUTED = ("function", "program")
@@ -18,6 +19,8 @@ def executed(task: Task, solution: str, checks: Sequence[str], sandbox: Sandbox)
     """The outcome of each check of `checks` on `solution`, in order. Raises HarnessError, as of `Sandbox.run`."""
     if task.kind == "program":
         return sandbox.run_program(solution, checks, Terms.of(task), task.cpu_seconds)
+    if task.kind == "answer":
+        return answered(solution, checks)
     if task.kind == "actions":
         environment: Environment | None = getattr(sandbox, "environment", None)
         if environment is None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from reflexion_lab.protocols import Sandbox
 from reflexion_lab.records import WITHHELD, Check, Evaluation, Task, Trajectory
+from reflexion_lab.tasks.evaluators.answers import NAME
 from reflexion_lab.tasks.evaluators.executed import executed
 from reflexion_lab.text.lines import by_text_of, output_by_text, where
 
@@ -32,7 +33,9 @@ def run_tests(
         return Evaluation(passed=False, outcome="no_tests", reward=0.0)
     if not program.strip() and task.kind != "actions":  # no action may be right, and an environment may have failed
         outcome, why = without_program(task, finish_reason)
-        checks = tuple(Check(name=test, outcome=outcome, message=why) for test in tests)
+        checks = tuple(
+            Check(name=NAME if task.kind == "answer" else test, outcome=outcome, message=why) for test in tests
+        )
         return evaluation_by(checks, feedback(checks))
     execution = executed(task, program, tests, sandbox)
     text = feedback(execution.checks, execution.output, program)
@@ -71,6 +74,8 @@ def feedback(checks: Sequence[Check], printed: str = "", program: str = "", max_
     failing = [check for check in checks if check.outcome != "pass"]
     if not failing:
         return ""
+    if failing[0].name == NAME:
+        return f"{failing[0].message[:1].upper()}{failing[0].message[1:]}."
     lines = [f"{len(checks) - len(failing)} of {len(checks)} tests passed. Failing:"]
     lines += [f"- {check.name[:200]}  # {describe(check, program)}" for check in failing[:SHOWN]]
     if len(failing) > SHOWN:

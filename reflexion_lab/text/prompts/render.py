@@ -36,6 +36,7 @@ from reflexion_lab.records import (
     Trajectory,
 )
 from reflexion_lab.text.filler import filler_in_layout
+from reflexion_lab.text.replies.answers import extract_answer
 from reflexion_lab.text.replies.extract import Extraction, Reader, extract
 from reflexion_lab.text.replies.syntax import Parser
 from reflexion_lab.text.shorten import cut, estimated, filled, line, percent
@@ -486,7 +487,7 @@ class PromptedModel:
         in proportion to the model's token count, or half if it gives none. Exceptions of the model pass through.
         """
         name = self.prompts.of_kind(name if self.style == "chat" else f"continue_{name}", task)
-        about = {"prompt": task.prompt, "kind": task.kind, **variables}
+        about = {"prompt": task.prompt, "kind": task.kind, "passages": task.data.get("passages", ()), **variables}
         limit = max_prompt_tokens(self.model, self.sampling)
         fitted = self.prompts.fit(name, limit if limit is None else int(limit / memory.token_ratio), memory, **about)
         messages, completion = self._put(fitted)
@@ -502,6 +503,8 @@ class PromptedModel:
         if completion.finish_reason in WITHHELD:
             return Answer(messages, fitted.left_out, completion, Extraction("", "none"))
         broke_off = completion.finish_reason == "length"
+        if task.kind == "answer":
+            return Answer(messages, fitted.left_out, completion, extract_answer(reply, task, broke_off))
         extraction = extract(reply, task) if chats else continued(fitted.text, reply, task, broke_off)
         return Answer(messages, fitted.left_out, completion, extraction)
 

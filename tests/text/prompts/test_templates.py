@@ -59,7 +59,7 @@ def rendered(name, variant="default", examples=0, **variables):
     """The prompt of an actor, with something for all that a template may need."""
     about = dict.fromkeys(declared(name, variant) - {"examples"}, "    ")
     about |= {
-        "form": known_examples()[0], "max_steps": 3, "memory": Recollection(), "prompt": PROMPT,
+        "form": known_examples()[0], "max_steps": 3, "memory": Recollection(), "passages": (), "prompt": PROMPT,
         **variables,
     }  # fmt: skip
     return Prompts(variant, examples).render(name, **about)

@@ -1,0 +1,197 @@
+r"""Answers of tasks of kind `answer`: how they are read from a reply, and the two rules by which texts are compared.
+
+Replies are hostile: nothing is evaluated, texts are cut to `ANSWER_CHARS`, numbers to `DIGITS` digits.
+
+`exact` is the comparison of SQuAD (`normalize_answer` of its evaluation script; Rajpurkar et al., arXiv 1606.05250),
+which HotPotQA's script and the Reflexion paper use: lower case; no ASCII punctuation; without the words a, an, the; one
+space between words.
+
+`numeric` reads one number, and compares by `TOLERANCE`. Marks are dropped as by the normalisers of GSM8K (Cobbe et al.,
+arXiv 2110.14168; lm-evaluation-harness: commas, `$`, a final full stop) and of MATH (Hendrycks et al., arXiv
+2103.03874: spaces of LaTeX, `\%`, `\text`, `\frac`, units): `1,234.50`, `$5`, `50%` (as 50), `3/4`, `\frac{3}{4}`,
+`1 1/2`, `−2`, `2e3`, `x = 7`, `12 apples`. Digits are ASCII; `3,5`, `10²` and a text with two numbers are none.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from collections import deque
+from fractions import Fraction
+
+from reflexion_lab.records import Task
+from reflexion_lab.text.replies.extract import LAST_TOKEN, REPLY_CHARS, Extraction, without_thoughts
+from reflexion_lab.text.replies.labelled import objects
+
+ANSWER_CHARS = 10_000
+"""Characters of an answer; a longer one is none."""
+MARKS, TOKENS = 50, 4
+"""Marks of an answer, the last ones, and leaked template tokens at the end of a reply that are looked at."""
+DIGITS = 300
+"""Digits of a number, and its largest exponent; a longer one is no number."""
+TOLERANCE = Fraction(1, 10**6)
+"""Largest difference of equal numbers: relative to the right answer, absolute if that is below 1."""
+_NUMBER = r"[-+]?(?:[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?|[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][-+]?[0-9]{1,3})?"
+_ONLY = re.compile(  # a number, and a unit or words: `3i`, `2x` and `5 - x` are no numbers
+    rf"""(?P<number>(?:(?P<whole>[0-9]+)[ ](?=[0-9]+/))?(?P<top>{_NUMBER})(?:[ ]?/[ ]?(?P<under>{_NUMBER}))?)
+    (?P<unit>[ ]?[A-Za-z°][A-Za-z°][^0-9=+*^\\]*|[ ][mgshL]\.?|[ ]?[.;:!?()'"][^0-9=+*^\\]*)?""",
+    re.VERBOSE,
+)
+_FRACTION = re.compile(r"\\[dt]?frac\s*\{([^{}]{1,400})\}\s*\{([^{}]{1,400})\}")
+_TEXT = re.compile(r"\\(?:text|mathrm|mbox)\s*\{([^{}]{0,400})\}")
+_DROPPED = re.compile(r"\\[!,;: ]|\\?[$%]|[€£¥]|\\(?:left|right)\b|(?<=[0-9])\{(?=,\})|(?<=,)\}(?=[0-9])")
+_SIGNS = str.maketrans("\u2212\u2010\u2011\u2012\u2013\ufe63\uff0d\u00a0\u2009\u202f", "-------   ")
+_VARIABLE = re.compile(r"\A[A-Za-z][A-Za-z_0-9]{0,20} ?= ?(?=[^=]*\Z)")
+_NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_MARK = re.compile(
+    r"""(?P<hashes>^[ \t]*\#{4}[ \t]*(?=[-+\u2212$€£]?[ ]?[.0-9][0-9.,/ \t]*+%?[ \t.]*+$))
+    |(?P<boxed>\\(?:boxed|fbox)[ ]?(?=\{))
+    |(?P<label>^[ \t>#*_-]{0,12}(?:the[ ]|my[ ])?(?:final[ ]|correct[ ])?answer[*_ ]{0,4}(?:[:\uff1a][*_]{0,3}|$))
+    |(?P<phrase>\b(?:the|my)[ ](?:final[ ]|correct[ ])?answer[ ](?:is|was|=)(?:[ ]?:)?)""",
+    re.IGNORECASE | re.MULTILINE | re.VERBOSE,
+)
+_SENTENCE = re.compile(r"[.!?](?=\s|$)")
+_ANY_NUMBER = re.compile(rf"(?<![\w.,/]){_NUMBER}(?:/{_NUMBER})?")
+_AROUND = [*((mark, mark) for mark in ("**", "__", "`", "$$", "$", "*", "_")), ("\\(", "\\)"), ("\\[", "\\]")]
+
+
+def exact(text: str) -> str:
+    """`text` as the rule `exact` compares it; what has no letter or digit to compare stays, in lower case."""
+    lower = text[:ANSWER_CHARS].lower()
+    words = re.sub(r"\b(?:a|an|the)\b", " ", lower.translate(_NO_PUNCTUATION)).split()
+    return " ".join(words) or lower.strip()
+
+
+def numeric(text: str) -> Fraction | None:
+    """The one number of `text` as the rule `numeric` compares it; None if it has none, or several."""
+    if (match := _ONLY.fullmatch(_plain(text))) is None:
+        return None
+    top, under = _fraction(match["top"]), _fraction(match["under"] or "1")
+    return None if top is None or not under else top / under + int(match["whole"] or 0)
+
+
+def is_plain(text: str) -> bool:
+    """Whether `text` is a number and nothing else, with no mark that `numeric` drops."""
+    match = _ONLY.fullmatch(text[:ANSWER_CHARS])
+    return match is not None and not match["unit"]
+
+
+def _fraction(text: str) -> Fraction | None:
+    digits, _, exponent = text.lower().replace(",", "").partition("e")
+    if len(digits) > DIGITS or abs(int(exponent or 0)) > DIGITS:
+        return None
+    return Fraction(digits) * Fraction(10) ** int(exponent or 0)
+
+
+def _plain(text: str) -> str:
+    """`text` without the marks that `numeric` drops."""
+    if len(text) > ANSWER_CHARS:
+        return ""
+    text = _FRACTION.sub(r" \1/\2", _TEXT.sub(r"\1", unmarked(text).translate(_SIGNS)))
+    return _VARIABLE.sub("", " ".join(_DROPPED.sub("", text).split())).removesuffix(".").replace("- ", "-")
+
+
+def equal(rule: str, answer: str, right: str) -> bool:
+    """Whether `answer` is the `right` one by the rule `exact` or `numeric`."""
+    if rule == "exact":
+        return exact(answer) == exact(right)
+    value, known = numeric(answer), numeric(right)
+    return value is not None and known is not None and abs(value - known) <= TOLERANCE * max(Fraction(1), abs(known))
+
+
+def key(task: Task, answer: str) -> object:
+    """What answers that count as equal in a vote share: the number, else the words; "" without an answer."""
+    value = numeric(answer) if task.data.get("is_number") else None
+    return exact(answer) if value is None else value
+
+
+def extract_answer(reply: str, task: Task, broke_off: bool = False) -> Extraction:
+    r"""The answer in `reply`, and the rule by which it was read. Never raises.
+
+    The last of these counts: `label` (`Answer: …`; if nothing follows in its line, the next lines up to a blank one, or
+    a block of code), `boxed` (`\boxed{…}`, braces nested), `hashes` (`#### 42`), `phrase` (`the answer is …`, the rest
+    of the sentence). Without one: `json` (the last object with a key `answer`); and unless the reply broke off at
+    `max_tokens`, `last_number`, if `task.data["is_number"]`, else `last_line`. Without an answer the rule is the
+    reason: `none`, `thinking` (it ended within `<think>`), `too_long`. Marks of emphasis and mathematics around an
+    answer are dropped, and words around a number, if the answer is one.
+    """
+    if len(reply) > REPLY_CHARS:
+        return Extraction("", "too_long")
+    text, thinking = without_thoughts(reply.replace("\r\n", "\n"))
+    for _ in range(TOKENS):
+        token = LAST_TOKEN.search(text, max(0, len(text) - 100))
+        text = text[: token.start()] if token else text
+    is_number = bool(task.data.get("is_number"))
+    for rule, raw in (_marked(text), _of_json(text), *([] if broke_off else [_last(text, is_number)])):
+        if len(raw) > ANSWER_CHARS:
+            return Extraction("", "too_long")
+        if answer := _cleaned(raw, is_number):
+            return Extraction(answer, rule)
+    return Extraction("", "thinking" if thinking else "none")
+
+
+def _marked(text: str) -> tuple[str, str]:
+    rule, answer, place = "", "", 0
+    for mark in deque(_MARK.finditer(text), MARKS):
+        if mark.start() >= place:  # not within the answer after another mark
+            kind = str(mark.lastgroup)
+            value, place = (_in_braces if kind == "boxed" else _value)(text, mark.end())
+            if kind == "phrase" and (stop := _SENTENCE.search(value)):
+                value = value[: stop.start()]
+            if inner := value.rfind("\\boxed{") + 1:
+                value, _ = _in_braces(value, inner + 5)
+            value = value.rstrip().removesuffix("**") if mark[0].count("**") == 1 else value
+            rule, answer = (kind, value) if value.strip() else (rule, answer)
+    return rule, answer
+
+
+def _value(text: str, start: int) -> tuple[str, int]:
+    """The rest of a line, or what stands below it, and the end."""
+    end = text.find("\n", start) % (len(text) + 1)
+    if text[start:end].strip():
+        return text[start:end], end
+    rest = text[end : end + ANSWER_CHARS + 100]
+    block = rest.lstrip().partition("\n\n")[0]
+    if block.startswith("```"):
+        block = rest.lstrip().partition("\n")[2].partition("\n```")[0]
+    return block, end + rest.find(block) + len(block)
+
+
+def _in_braces(text: str, start: int) -> tuple[str, int]:
+    """The text in the braces that open at `start`, and their end; "" if they stay open."""
+    depth = 0
+    for place in range(start, min(len(text), start + ANSWER_CHARS)):
+        depth += (text[place] == "{") - (text[place] == "}")
+        if depth == 0:
+            return text[start + 1 : place], place + 1
+    return "", start + 1
+
+
+def _of_json(text: str) -> tuple[str, str]:
+    values = (fields.get("finalanswer", fields.get("answer")) for fields in objects(text))
+    return "json", str([value for value in ("", *values) if isinstance(value, str)][-1])  # numbers are texts, too
+
+
+def _last(text: str, is_number: bool) -> tuple[str, str]:
+    text = text[-ANSWER_CHARS:]
+    if is_number:
+        return "last_number", ["", *_ANY_NUMBER.findall(text.translate(_SIGNS))][-1]
+    return "last_line", ["", *(line for line in text.split("\n") if _MARK.sub("", line).strip("`* \t"))][-1]
+
+
+def unmarked(text: str) -> str:
+    """`text` without marks of emphasis and mathematics around the whole of it."""
+    before = None
+    while text != before:
+        before = text = text.strip()
+        for first, last in (*_AROUND, ("\\boxed{", "}")):
+            if text.startswith(first) and text.endswith(last) and len(text) > len(first + last):
+                text = text[len(first) : -len(last)]
+    return text
+
+
+def _cleaned(raw: str, is_number: bool) -> str:
+    text = unmarked(raw)
+    if is_number and (match := _ONLY.fullmatch(_plain(text.rpartition("=")[2]))):
+        return match["number"]
+    return text

@@ -1,0 +1,98 @@
+from fractions import Fraction
+
+import pytest
+
+from reflexion_lab.records import Task
+from reflexion_lab.text.replies.answers import ANSWER_CHARS, equal, exact, extract_answer, key, numeric
+
+
+def question(is_number: bool) -> Task:
+    return Task(task_id="q", prompt="?", entry_point="", kind="answer", data={"is_number": is_number})
+
+
+@pytest.mark.parametrize(
+    ("reply", "answer", "rule"),
+    [
+        ("Answer: 42", "42", "label"),
+        ("**Answer:** 42.", "42", "label"),
+        ("**Final Answer: 42**", "42", "label"),
+        ("### Final Answer\n\n42", "42", "label"),
+        ("Answer: 1\nI was wrong.\nAnswer: 2", "2", "label"),
+        ("Answer: 7. I am sure the answer is right", "7", "label"),
+        ("Answer: \\boxed{7}. Done", "7", "label"),
+        ("Answer: x = 12 m", "12", "label"),
+        ("So \\boxed{\\frac{3}{4}}", "3/4", "boxed"),
+        ("\\boxed{1} no, \\boxed{2}", "2", "boxed"),
+        ("5 + 5\n#### 1,234", "1,234", "hashes"),
+        ("#### 1. First step\nthe total is 9", "9", "last_number"),
+        ("The answer is 3.5 because it holds. Bye 9", "3.5", "phrase"),
+        ('{"reason": "7 days", "final_answer": 3}', "3", "json"),
+        ("I think 3 + 4 = 7", "7", "last_number"),
+        ("<think>Answer: 3</think>Answer: 4<|im_end|>", "4", "label"),
+        ("Answer:", "", "none"),
+        ("<think>Answer: 3", "", "thinking"),
+        ("Answer: " + "1" * (ANSWER_CHARS + 1), "", "too_long"),
+    ],
+)
+def test_a_number_is_read_from_a_reply_by_the_named_rule(reply, answer, rule):
+    assert extract_answer(reply, question(True)) == (answer, rule)
+
+
+@pytest.mark.parametrize(
+    ("reply", "answer", "rule"),
+    [
+        ("The answer is **Paris**. It is large.", "Paris", "phrase"),
+        ("Answer:\n1 2\n3 4\n\nThat is all.", "1 2\n3 4", "label"),
+        ("Answer:\n```\n1 2\n\n3 4\n```\nThat is all.", "1 2\n\n3 4", "label"),
+        ("\\boxed{a{b}c} and more", "a{b}c", "boxed"),
+        ("\\boxed{open", "\\boxed{open", "last_line"),
+        ("Well.\nParis\n\n", "Paris", "last_line"),
+        ("Answer: 3 of 4", "3 of 4", "label"),
+    ],
+)
+def test_other_answers_keep_their_words_and_lines(reply, answer, rule):
+    assert extract_answer(reply, question(False)) == (answer, rule)
+
+
+def test_a_reply_that_broke_off_holds_no_answer_without_a_mark():
+    assert extract_answer("First 3, then 4", question(True), broke_off=True) == ("", "none")
+    assert extract_answer("Answer: 3\nSince", question(True), broke_off=True) == ("3", "label")
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1,234.50", Fraction(2469, 2)), ("$5", 5), ("50%", 50), ("3/4", Fraction(3, 4)),
+        ("\\dfrac{-3}{4}", Fraction(-3, 4)),
+        ("1 1/2", Fraction(3, 2)), ("\u22122", -2), ("2e3", 2000), ("x = 7", 7), ("12 apples", 12), ("5 m", 5),
+        ("20 km/h", 20), ("\\$1{,}000.", 1000), ("3.0", 3), (".5", Fraction(1, 2)),
+        ("3,5", None), ("10\u00b2", None), ("5 and 6", None), ("1e999", None), ("1/0", None), ("\u0663\u0664", None),
+        ("nan", None), ("3i", None), ("2x", None), ("5 - x", None), ("5\\pi", None), ("", None), ("9" * 400, None),
+    ],
+)  # fmt: skip
+def test_numeric_reads_one_number_and_nothing_doubtful(text, value):
+    assert numeric(text) == value
+
+
+def test_rules_compare_as_stated():
+    assert equal("numeric", "3.0000001", "3") and not equal("numeric", "3.001", "3")
+    assert equal("numeric", "1000000.5", "1000000") and not equal("numeric", "three", "3")
+    assert equal("exact", " the  Beatles!", "Beatles") and not equal("exact", "Beatle", "Beatles")
+    assert not equal("exact", "the", "a"), "words of which nothing is left are compared themselves"
+    assert exact("An apple, the end") == "apple end"
+    assert key(question(True), "3.0") == key(question(True), "$3") != key(question(True), "4")
+    assert key(question(False), "The End") == key(question(False), "end")
+
+
+HOSTILE = [
+    "\\boxed{" * 140_000, "Answer:\n" * 120_000, "#### 1" + " " * 900_000 + "x", "</s>" * 240_000, "1" * 900_000,
+    "Answer: " + "1,111" * 1_900, '{"' * 400_000, "Answer: " + "1/" * 4_900, "Answer: " + "\\frac{" * 1_500,
+    "*" * 900_000, "the answer is " * 70_000,
+]  # fmt: skip
+
+
+def test_hostile_replies_are_read_in_linear_time():
+    for reply in HOSTILE:  # in quadratic time this test would take hours
+        for is_number in (True, False):
+            assert len(extract_answer(reply, question(is_number)).program) <= ANSWER_CHARS
+        assert numeric(reply) is None and len(exact(reply)) <= ANSWER_CHARS
