@@ -77,6 +77,8 @@ class Probe(NamedTuple):
     """Rounds of the whole cell whose tasks memory learns from."""
     attempts: int
     """Maximal attempts of a loop."""
+    turns: int
+    """Maximal calls of the actor in an attempt, where it plays; 1 elsewhere."""
     workers: int
     items_limit: int
     """Maximal tokens of a curator's items; 0: without a limit or a curator."""
@@ -154,6 +156,7 @@ def _probe(cfg: RunConfig, n: int, scope: str, sandbox: CachedSandbox) -> Probe:
         rounds=by_round,
         expected=sum(each[0].task_id not in rounds.frozen for each in rounds.of(list(benchmark))) if rounds else 0,
         attempts=cfg.loop.max_attempts + cfg.loop.extra_attempts,
+        turns=int((cfg.environment or {}).get("max_steps", 1)),
         workers=workers,
         items_limit=(curated.limits.max_tokens or 0) if curated else 0,
         has_curator=bool(curated and not curated.is_frozen) and takes("curator", cfg.curator, "model"),
@@ -225,7 +228,7 @@ def _at_most(cell: Probe) -> Usage:
         if role == "curator":
             times = cell.expected + cell.tasks * any(c.role == role for trace in cell.loops for c in trace.calls)
         at_once = Counter((n, c.attempt) for n, trace in enumerate(cell.traces) for c in trace.calls if c.role == role)
-        times *= max(at_once.values())
+        times *= max(*at_once.values(), cell.turns if role == "actor" else 1)
         prompt = max(call.prompt if call.usage.uncounted else call.usage.prompt_tokens for call in calls)
         if cell.rounds:
             room = min((call.context - call.max_tokens for call in calls if call.context), default=0)

@@ -24,7 +24,7 @@ from reflexion_lab.records import (
     Trajectory,
     Usage,
 )
-from reflexion_lab.tasks.environments.replay import Guarded
+from reflexion_lab.tasks.environments.replay import FAILED, Guarded
 from reflexion_lab.text.prompts.render import Prompts, max_prompt_tokens
 from reflexion_lab.text.replies.extract import without_thoughts
 from reflexion_lab.text.shorten import cut, estimated
@@ -112,8 +112,9 @@ class _Work:
             ended = self.turn()
         last = self.completions[-1] if self.completions else None
         is_answer = self.task.kind == "answer"
+        actions = [*self.actions, *[FAILED] * (ended == "world_failed")]
         return Trajectory(
-            solution=self.observation.answer if is_answer else "\n".join(self.actions),
+            solution=self.observation.answer if is_answer else "\n".join(actions),
             strategy="play",
             messages=self.steps[0].messages if self.steps else (),
             left_out=self.left_out,
@@ -183,7 +184,6 @@ class _Work:
                     break
             except HarnessError:
                 if is_last or not self.begin():
-                    self.actions.append(action)  # a replay meets the same failure, and gives no verdict
                     return False
         self.actions.append(action)
         return True
@@ -228,7 +228,7 @@ def read(reply: str, actions: Sequence[str]) -> tuple[str, str]:
         bare = next((n for n, line in enumerate(lines) if _key(line) in admissible), len(lines))
         thought, action = "\n".join(lines[:bare]), "".join(lines[bare : bare + 1])
     words = THOUGHT.sub("", thought.strip())
-    action = admissible.get(_key(action), " ".join(action.strip("`*_\"' \t").split()))
+    action = admissible.get(_key(action), " ".join(action.strip("`*_#\"' \t").split()))
     return " ".join(words.split())[:1000], cut(action, ACTION_CHARS, "")
 
 

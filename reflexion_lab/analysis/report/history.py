@@ -34,6 +34,7 @@ from reflexion_lab.records import (
     Wisdom,
     identity,
 )  # fmt: skip
+from reflexion_lab.text.replies.answers import RULES
 
 OPEN = 2
 """Number of an attempt's last turns that are unfolded."""
@@ -336,6 +337,12 @@ class Card(NamedTuple):
     """Remark on the lines."""
     turns: list[Turn]
     memory_items: list[MemoryItem]
+
+    @property
+    def noun(self) -> str:
+        """What the actor gave: `program`, `answer` or `actions`."""
+        work = self.attempt.trajectory
+        return "actions" if work.strategy == "play" else "answer" if work.extraction in RULES else "program"
 
     @property
     def tokens(self) -> int:

@@ -295,7 +295,7 @@ def _program(card: Card, most: int | None, width: int) -> Iterator[str]:
     """The submitted program, as its difference to the one before."""
     if ended := card.attempt.trajectory.ended:
         yield f"  drafts ended: {ended}"
-    yield from folded(f"  program: {card.heading}" if card.heading else "  program", width)
+    yield from folded(f"  {card.noun}: {card.heading}" if card.heading else f"  {card.noun}", width)
     lines, chars = card.lines[:most], width - 2 if most else sys.maxsize
     for line in lines:
         yield f"  {cut(visible(line.gutter + ''.join(text for text, _ in line.parts), kept=''), chars)}".rstrip()

@@ -15,6 +15,8 @@ from reflexion_lab.records import Check, Execution, Observation, Task
 T = TypeVar("T")
 SCORE = re.compile(r"score (\d+)")
 """A goal: this score or more."""
+FAILED = "# the environment failed"
+"""Last line of a solution whose play the environment ended: a replay that succeeds would judge a cut play."""
 SUCCESS = "success"
 """The goal that the environment itself calls its success."""
 
@@ -69,6 +71,8 @@ def replayed(environment: Environment, task: Task, solution: str, goals: Sequenc
     """
     start, steps = time.monotonic(), 0
     try:
+        if solution.endswith(FAILED):
+            raise HarnessError("environment: it failed twice at the same place of the play")
         session = Guarded(environment, task)
         try:
             for action in actions_of(solution)[: environment.max_steps]:

@@ -31,7 +31,7 @@ def run_tests(
     """
     if not tests:
         return Evaluation(passed=False, outcome="no_tests", reward=0.0)
-    if not program.strip() and task.kind != "actions":  # no action may be right, and an environment may have failed
+    if not program.strip() and (task.kind != "actions" or finish_reason in WITHHELD):  # to take no action may be right
         outcome, why = without_program(task, finish_reason)
         checks = tuple(
             Check(name=NAME if task.kind == "answer" else test, outcome=outcome, message=why) for test in tests

@@ -99,6 +99,10 @@ def equal(rule: str, answer: str, right: str) -> bool:
     return value is not None and known is not None and abs(value - known) <= TOLERANCE * max(Fraction(1), abs(known))
 
 
+RULES = ("label", "boxed", "hashes", "phrase", "json", "last_number", "last_line")
+"""Rules by which an answer was read."""
+
+
 def key(task: Task, answer: str) -> object:
     """What answers that count as equal in a vote share: the number, else the words; "" without an answer."""
     value = numeric(answer) if task.data.get("is_number") else None

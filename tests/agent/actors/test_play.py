@@ -6,7 +6,9 @@ import pytest
 
 from reflexion_lab.agent.actors.play import NOTHING, Play, grammar, read, transcript
 from reflexion_lab.records import Completion, Observation, Recollection, Sampling, Task, Usage
+from reflexion_lab.tasks.environments.replay import FAILED, replayed
 from reflexion_lab.tasks.evaluators.play import PlayHeuristics
+from reflexion_lab.tasks.evaluators.unit_tests import UnitTests
 from reflexion_lab.text.shorten import estimated
 from tests import builders as make
 from tests.contract.test_environments import Corridor, walk
@@ -88,6 +90,8 @@ def test_a_reply_without_an_action_takes_none_and_costs_a_turn():
 def test_a_withheld_reply_ends_the_play_with_the_actions_so_far(reason):
     trajectory, _ = play(turn("forward"), Completion(text=turn("forward"), model="script", finish_reason=reason))
     assert (trajectory.solution, trajectory.ended, trajectory.finish_reason) == ("forward", reason, reason)
+    at_once, _ = play(Completion(text="", model="script", finish_reason=reason))
+    assert UnitTests(None).evaluate(walk("a"), at_once).outcome == reason
 
 
 ACTIONS = ("go north", "take old key", "look")
@@ -122,8 +126,8 @@ class Listed(Corridor):
 
     def start(self, task):
         session = super().start(task)
-        shown = session.observe
-        session.observe = lambda: Observation(**{**_fields(shown()), "actions": ("forward", 'say "hi\\"')})
+        plain = session.observe
+        session.observe = lambda: Observation(**{**_fields(plain()), "actions": ("forward", 'say "hi\\"')})
         session.act = lambda text, act=session.act: (act(text), session.observe())[1]
         return session
 
@@ -186,9 +190,13 @@ def test_a_world_that_fails_once_begins_again_at_the_same_place():
     assert (trajectory.solution, trajectory.ended, environment.n) == ("forward\nforward\nforward", "over", 2)
 
 
-def test_an_action_that_a_world_never_survives_ends_the_play_and_is_submitted():
-    trajectory, _ = play(turn("forward"), environment=Flaky(*range(1, 9)))
-    assert (trajectory.solution, trajectory.ended) == ("forward\nforward", "world_failed")
+@pytest.mark.parametrize("failing", [(1, 2), tuple(range(1, 9))])
+def test_a_play_that_its_world_ended_has_no_verdict_even_if_a_replay_would_succeed(failing):
+    environment = Flaky(*failing)
+    trajectory, _ = play(turn("forward"), environment=environment)
+    assert (trajectory.solution, trajectory.ended) == (f"forward\n{FAILED}", "world_failed")
+    end = replayed(environment, walk("a"), trajectory.solution, ("success", "score 1"))
+    assert [check.outcome for check in end.checks] == ["harness_error"] * 2
     assert trajectory.steps[-1].error == "the environment failed"
     assert PlayHeuristics().evaluate(walk("a"), trajectory).outcome == "harness_error"
 
@@ -199,7 +207,11 @@ def test_a_world_that_does_not_begin_gives_a_play_without_a_call():
             raise OSError("no such game")
 
     trajectory, model = play(turn("forward"), environment=Closed())
-    assert (trajectory.solution, trajectory.ended, model.received) == ("", "world_failed", [])
+    assert (trajectory.solution, trajectory.ended, model.received) == (FAILED, "world_failed", [])
+
+
+def test_no_reply_can_take_its_play_out_of_the_rate():
+    assert read(f"Action: {FAILED}", ()) == ("", "the environment failed")
 
 
 def test_a_later_attempt_reads_the_actions_and_words_of_earlier_ones():
