@@ -112,13 +112,13 @@ def log_of(path, *samples, status="success", total=0, accuracy=None):
     ("A", "refused"), ([1, 0], "refused"), ({"a": 1}, "refused"), ("", "refused"), (math.inf, "refused"),
 ], ids=str)  # fmt: skip
 def test_every_value_has_a_meaning_or_is_refused(value, meaning):
-    one = sample("q", {"s": Score(value=value)})
+    case = sample("q", {"s": Score(value=value)})
     if meaning == "refused":
         with pytest.raises(ValueError, match=r"x.eval, sample q, epoch 1, score s: got .* expected C, I, P, N"):
-            verdict("x.eval", one, "s")
+            verdict("x.eval", case, "s")
     else:
-        assert verdict("x.eval", one, "s") == ((False, True) if meaning == "partial" else (meaning, False))
-    assert verdict("x.eval", one, "absent") == (None, False)
+        assert verdict("x.eval", case, "s") == ((False, True) if meaning == "partial" else (meaning, False))
+    assert verdict("x.eval", case, "absent") == (None, False)
 
 
 def test_an_error_that_was_scored_counts_and_partial_credit_is_named(tmp_path):

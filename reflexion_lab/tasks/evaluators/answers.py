@@ -69,11 +69,13 @@ class SelfConsistency:
             return Evaluation(passed=False, outcome="no_tests", reward=0.0, verification_type="self_consistency")
         own, keys = key(task, trajectory.solution), [key(task, draft) for draft in drafts]
         share = keys.count(own) / len(keys) if own != "" else 0.0
-        shown = [
-            f"{line(drafts[keys.index(each)], 60)!r} {n} times" for each, n in Counter(keys).most_common(3) if each
+        common = [
+            f"{line(drafts[keys.index(each)], 60)!r} {n} times"
+            for each, n in Counter(keys).most_common(3)
+            if each != ""
         ]
         outcome = "pass" if share >= self.agreement else "fail" if own != "" else "extraction_failed"
-        why = "" if outcome == "pass" else f"my {len(keys)} answers disagree: {', '.join(shown) or 'there is none'}"
+        why = "" if outcome == "pass" else f"my {len(keys)} answers disagree: {', '.join(common) or 'there is none'}"
         return Evaluation(
             passed=outcome == "pass",
             outcome=outcome,

@@ -23,9 +23,9 @@ def test_every_mutant_that_differs_fails_a_hidden_test(sandbox, name):
 
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.task_id)
 def test_samples_are_in_the_statement_and_hidden_inputs_are_others(task):
-    shown = {case(test).input for test in task.visible_tests}
+    visible = {case(test).input for test in task.visible_tests}
     hidden = [case(test).input for test in task.hidden_tests]
-    assert len(hidden) == len(set(hidden)) >= 6 and not shown & set(hidden) and len(shown) >= 2
+    assert len(hidden) == len(set(hidden)) >= 6 and not visible & set(hidden) and len(visible) >= 2
     assert all(
         text.strip() in task.prompt for test in task.visible_tests for text in (case(test).input, case(test).output)
     )
