@@ -150,7 +150,7 @@ def draw(seed: int, purpose: str, name: str) -> str:
     return hashlib.sha256(f"{seed}:{purpose}:{name}".encode(errors="surrogatepass")).hexdigest()
 
 
-_LATER = {"initial_code": "", "base_tests": 0, "kind": "function", "data": {}, "requires": [], "released": ""}
+_LATER = {"initial_code": "", "base_tests": 0, "kind": "function", "data": {}, "requires": (), "released": ""}
 """Fields that most tasks lack, with what they have then, in no digest: digests of before stay."""
 
 

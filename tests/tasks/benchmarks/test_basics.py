@@ -17,6 +17,7 @@ import pytest
 import reflexion_lab
 from reflexion_lab.records import Task
 from reflexion_lab.tasks.benchmarks.basics import LEVELS, Template, basics, templates
+from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
 from reflexion_lab.tasks.benchmarks.rows import repeated
 
 TEMPLATES = {template.names[0]: template for template in templates()}
@@ -148,6 +149,8 @@ def test_the_tasks_of_a_seed_are_those_of_version_0_1() -> None:
         assert row.pop("cluster") == row["task_id"].rpartition("/")[0]
     digests = [hashlib.sha256(msgspec.json.encode(tasks)).hexdigest()[:16] for tasks in rows]
     assert digests == ["9e2242cb98b67134", "9d36939979b0e525", "255b53709e486f2d"]
+    # studies that were registered before a field came name this digest
+    assert Benchmark("basics", tuple(basics(0, 40))).digest[:16] == "f324058ad93c358e"
 
 
 @pytest.mark.parametrize("hash_seed", ["0", "random"])
