@@ -152,7 +152,7 @@ def best_so_far(attempt: Attempt, history: Sequence[Attempt]) -> list[tuple[bool
     return list(accumulate((past.evaluation.rank for past in (*history, attempt)), max))
 
 
-SAME = {"answer": "gave the same answer"}
+SAME = {"answer": "gave the same answer", "actions": "took the same actions"}
 
 
 class Stuck:

@@ -45,3 +45,12 @@ def test_replies_without_a_program_are_no_same_program():
 def test_once_is_no_repeat(after):
     with pytest.raises(ValueError, match=rf"Stuck\.after: got {after}, expected 2 or more"):
         Stuck(after)
+
+
+def test_the_repetition_is_named_by_what_the_task_asks_for():
+    history = [attempt("look\nlook", value, n) for n, value in ((1, "1"), (2, "2"))]
+    words = {kind: Stuck(3).advice(history, kind) for kind in ("function", "program", "answer", "actions")}
+    assert words["function"] == words["program"] == "The last 2 attempts were the same program."
+    assert (words["answer"], words["actions"]) == (
+        "The last 2 attempts gave the same answer.", "The last 2 attempts took the same actions.",
+    )  # fmt: skip
