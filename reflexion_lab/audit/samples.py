@@ -189,7 +189,7 @@ def _human_eval(row: Row) -> Sample:
         logged = verdict == "passed"
     text = row.text("completion")
     is_whole = "mbpp" in task.task_id.casefold() and _defines(text, task)  # whose prompt the lab writes
-    prompt = "" if row.tasks and is_whole else task.prompt
+    prompt = "" if task.kind != "function" or (row.tasks and is_whole) else task.prompt
     sample = _sample(row, task, program=prompt + text, logged=logged)
     return replace(sample, bare=text) if _defines(text, task) else sample
 
@@ -218,7 +218,7 @@ def _defines(text: str, task: Task) -> bool:
 
 def _transcript(row: Transcript, every: bool) -> Iterator[Sample]:
     task, steps = row.task, row.steps
-    has_test = isinstance(row.fields.get("test"), str)
+    has_test = task.kind != "function" or isinstance(row.fields.get("test"), str)
     programs = [_program(step, task.prompt, has_test) for step in steps]
     sample = _sample(row, task, program="", logged=row.verdict("logged_is_solved"))
     if every:

@@ -1,7 +1,8 @@
 """Rows of LiveCodeBench, APPS and BigCodeBench.
 
-Outputs are compared by LiveCodeBench's own rule (`lines`), so that verdicts are those of its leaderboard; APPS, whose
-own comparison accepts much, has equal tokens, with a tolerance for numbers with a decimal point as of `np.allclose`.
+Outputs are compared by LiveCodeBench's own rule (`lines`). Its leaderboard also puts imports before each program and a
+higher recursion limit, which programs here write themselves. APPS, whose own comparison accepts much, has equal tokens,
+with the tolerance of `np.allclose` where the expected number has a decimal point or an exponent.
 """
 
 from __future__ import annotations
@@ -87,8 +88,10 @@ def apps(row: Fields, visible: int) -> Fields:
     if len(inputs) != len(outputs):
         raise DataError("field $.input_output", f"{len(inputs)} inputs and {len(outputs)} outputs", "as many")
     if name := tests.get("fn_name", ""):
+        if wrong := next((args for args in inputs if not isinstance(args, list)), None):
+            raise DataError("field $.input_output", f"the arguments {wrong!r:.60}", "a list of arguments for each call")
         wrapped = [[out, out[0]] if isinstance(out, list) and out else [out] for out in outputs]  # as APPS accepts
-        calls = [_call(args, f"in {out!r}") for args, out in zip(inputs, wrapped, strict=True)]
+        calls = [_call(args, f"in {_with_tuples(out)!r}") for args, out in zip(inputs, wrapped, strict=True)]
         statement = fields["prompt"] if "class " in start else f"{fields['prompt']}\n\n{start.rstrip()}\n"
         prompt, about = ("", statement) if "class " in start else (statement, "")
         fields |= {"entry_point": name, "starter_code": start, "prompt": prompt, "problem_description": about}
@@ -153,7 +156,14 @@ def _json(row: Fields, column: str, without: Any) -> Any:
 
 def _values(case: dict[str, Any]) -> tuple[list[Any], str]:
     given = [json.loads(line) for line in case["input"].splitlines() if line.strip()]
-    return given, f"== {json.loads(case['output'])!r}"
+    wanted = json.loads(case["output"])
+    ast.literal_eval(repr([given, wanted]))  # ValueError: infinity and NaN are no literals of Python
+    return given, f"in {_with_tuples([wanted])!r}" if isinstance(wanted, list) else f"== {wanted!r}"
+
+
+def _with_tuples(accepted: list[Any]) -> list[Any]:
+    """With each list also as a tuple, which the judges of both benchmarks take for one."""
+    return [*accepted, *(tuple(value) for value in accepted if isinstance(value, list))]
 
 
 def _call(arguments: list[Any], relation: str) -> str:

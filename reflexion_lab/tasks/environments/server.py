@@ -83,13 +83,10 @@ class Connection:
         self._socket = server.connect()
         self._file = self._socket.makefile("rwb")
         self._pid = 0
-        self._pid = self._asked({"target": target, "values": values})
+        self._pid = self.ask({"target": target, "values": values})
 
     def ask(self, request: Any) -> Any:
         """The answer to a request. Raises HarnessError: the child failed, died, or took too long and was killed."""
-        return self._asked(request)
-
-    def _asked(self, request: Any) -> Any:
         self._socket.settimeout(self._seconds)
         try:
             self._file.write(json.dumps(request).encode() + b"\n")

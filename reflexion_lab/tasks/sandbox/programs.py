@@ -58,10 +58,9 @@ class Terms(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @classmethod
     def of(cls, task: Task) -> Terms:
-        """From `Task.data`, of which other keys are another's. Raises DataError: a value is out of range."""
-        own = {name: value for name, value in task.data.items() if name in cls.__struct_fields__}
+        """From `Task.data`. Raises DataError: a key is unknown, or a value is out of range."""
         try:
-            return msgspec.convert(own | {"requires": task.requires}, cls)
+            return msgspec.convert(task.data | {"requires": task.requires}, cls)
         except msgspec.ValidationError as problem:
             raise DataError(f"field $.data: {problem}") from None
 
@@ -99,16 +98,18 @@ def _equal_tokens(expected: bytes, got: bytes, tolerance: float) -> bool:
     if not all(map(NUMBER.fullmatch, sides)):
         return False
     wanted, value = map(float, sides)
-    return abs(value - wanted) <= tolerance * max(1.0, abs(wanted)) < math.inf
+    share = tolerance if re.search(rb"[.eE]", expected) else 0.0  # an integer is exact: 3.0 is 3
+    return abs(value - wanted) <= share * max(1.0, abs(wanted)) < math.inf
 
 
 def _equal_lines(expected: bytes, got: bytes, tolerance: float) -> bool:
-    lines = expected.split(), got.split()
-    if len(lines[0]) != len(lines[1]) or any(len(part) > LONGEST for line in lines for part in line):
+    ours, theirs = expected.split(), got.split()
+    long = [(a, b) for a, b in zip(ours, theirs, strict=False) if max(len(a), len(b)) > LONGEST]
+    if len(ours) != len(theirs) or not all(a == b and NUMBER.fullmatch(a) for a, b in long):
         return False
     try:
-        ours, theirs = ([Decimal(part.decode()) for part in line] for line in lines)
-        return ours == theirs
+        short = (pair for pair in zip(ours, theirs, strict=True) if max(map(len, pair)) <= LONGEST)
+        return all(Decimal(a.decode()) == Decimal(b.decode()) for a, b in short)
     except (InvalidOperation, UnicodeDecodeError):
         return False
 

@@ -89,6 +89,25 @@ def test_private_tests_that_cannot_be_read_are_one_error(write_rows, text):
         jsonl(str(write_rows(LCB | {"private_test_cases": text})))
 
 
+def test_a_tuple_is_a_list_and_what_is_no_literal_or_no_list_of_arguments_is_named(write_rows, sandbox):
+    case = {"input": "[1]", "output": "[1, 2]", "testtype": "functional"}
+    sides = {"public_test_cases": json.dumps([case]), "private_test_cases": packed(json.dumps([case]))}
+    task = jsonl(
+        str(write_rows({name: value for name, value in METHOD.items() if name != "canonical_solution"} | sides))
+    )[0]
+    name = json.loads(METHOD["metadata"])["func_name"]
+    for value, passes in (("(1, 2)", True), ("[1, 2]", True), ("(2, 1)", False), ("[(1, 2)]", False)):
+        program = f"class Solution:\n    def {name}(self, a):\n        return {value}"
+        assert HiddenTests(sandbox).grade(task, 1, program).passed is passes, value
+    for text in ("Infinity", "[NaN]", "1e400"):
+        odd = packed(json.dumps([case | {"output": text}]))
+        with pytest.raises(DataError, match=r"field \$\.private_test_cases"):
+            jsonl(str(write_rows(METHOD | {"private_test_cases": odd})))
+    tests = json.dumps({"fn_name": "half", "inputs": ["[1,2]", "[3]"], "outputs": ["1", "2"]})
+    with pytest.raises(DataError, match="a list of arguments"):
+        jsonl(str(write_rows(APPS_CALL | {"input_output": tests})))
+
+
 def test_since_leaves_out_what_is_older_and_what_has_no_date(write_rows):
     path = str(write_rows(LCB, METHOD, APPS))
     chosen = jsonl(path, since="2024-02-01")

@@ -163,7 +163,7 @@ def test_a_check_that_is_no_input_and_output_is_an_error_of_the_data(sandbox, ba
         sandbox.run_program("print(1)", [bad])
 
 
-@pytest.mark.parametrize("data", [{"compare": "exact"}, {"tolerance": -1}, {"seconds": 0}, {"memory_mb": "lots"}])
+@pytest.mark.parametrize("data", [{"compare": "exact"}, {"tolerance": -1}, {"seconds": 0}, {"tolerence": 1e-3}])
 def test_terms_out_of_range_are_named(data):
     with pytest.raises(DataError, match=r"field \$\.data"):
         Terms.of(Task(task_id="t", prompt="", entry_point="", kind="program", data=data))
