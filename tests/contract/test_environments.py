@@ -240,6 +240,21 @@ def test_a_game_that_another_version_made_gives_no_verdict(textworlds):
     assert "expected 000000000000" in check.message
 
 
+def test_no_action_reaches_another_session_or_is_two(textworlds, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    environment, (task, _) = textworlds
+    *others, last = task.canonical_solution.split("\n")
+    session = Guarded(environment, task)
+    for action in (*others, "save", "script", "."):
+        session.act(action)
+    assert session.observation.text == games.UNKNOWN
+    session.close()
+    for solution in (f"restore\n{last}", ". ".join([*others, last])):
+        assert replayed(environment, task, solution, ("success",)).checks[0].outcome == "fail"
+    assert list(tmp_path.iterdir()) == []
+    assert replayed(environment, task, task.canonical_solution.upper(), ("success",)).checks[0].outcome == "pass"
+
+
 def test_observations_hold_no_banner_prompt_or_question_after_the_end(textworlds):
     environment, (task, _) = textworlds
     session = Guarded(environment, task)

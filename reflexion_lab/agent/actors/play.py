@@ -30,6 +30,8 @@ from reflexion_lab.text.replies.extract import without_thoughts
 from reflexion_lab.text.shorten import cut, estimated
 
 ACTION = re.compile(r"^[\s*_#>-]*action(?:[ \t]+\d+)?[*_ \t]*:[*_ \t]*(\S.*)$", re.IGNORECASE | re.MULTILINE)
+INLINE = re.compile(r"\baction[ ]?:[*_ \t]*(\S.*)$", re.IGNORECASE | re.MULTILINE)
+"""An action behind its thought, on one line."""
 THOUGHT = re.compile(r"^[\s*_#>-]*thought(?:[ \t]+\d+)?[*_ \t]*:[*_ \t]*", re.IGNORECASE)
 OBSERVATION = re.compile(r"^[\s*_#>-]*observation(?:[ \t]+\d+)?[*_ \t]*:", re.IGNORECASE | re.MULTILINE)
 """Where a reply invents what the environment shows."""
@@ -219,11 +221,11 @@ def read(reply: str, actions: Sequence[str]) -> tuple[str, str]:
     action alone on a line does.
     """
     text, _ = without_thoughts(reply)
-    text = text[: invented.start()] if (invented := OBSERVATION.search(text)) else text
     admissible = {_key(action): action for action in actions}
-    if labelled := ACTION.search(text):
+    if labelled := ACTION.search(text) or INLINE.search(text):
         thought, action = text[: labelled.start()], labelled[1]
     else:
+        text = text[: invented.start()] if (invented := OBSERVATION.search(text)) else text
         lines = text.splitlines()
         bare = next((n for n, line in enumerate(lines) if _key(line) in admissible), len(lines))
         thought, action = "\n".join(lines[:bare]), "".join(lines[bare : bare + 1])

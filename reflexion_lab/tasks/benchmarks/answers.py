@@ -11,7 +11,7 @@ from reflexion_lab.errors import DataError
 from reflexion_lab.records import Task
 from reflexion_lab.tasks.benchmarks.rows import Fields, checked, decoded
 from reflexion_lab.tasks.evaluators.answers import check_of
-from reflexion_lab.text.replies.answers import numeric
+from reflexion_lab.text.replies.answers import is_symbolic, numeric
 
 QUESTIONS, IDS = ("question", "problem"), ("task_id", "id", "_id", "ID")
 """Columns of a question and of its name, the first counts."""
@@ -36,7 +36,8 @@ def task(row: Fields) -> Task:
 
     The right answer stands behind the last `####`, if there is one: what precedes it, a solution in words, is in no
     task. Several answers in a list are all accepted. Compared by the row's `rule`; else by `exact` if the row has
-    passages, as HotPotQA does, or an answer that is no number, else by `numeric`. Passages (`context`) become
+    passages, as HotPotQA does, `literal` where punctuation counts, as in an expression, `numeric` for a number, else
+    `exact`. Passages (`context`) become
     `data["passages"]`, pairs of a title and its sentences. Raises DataError.
     """
     question = str(next(filter(None, (row.pop(name, None) for name in QUESTIONS)), ""))
@@ -46,9 +47,10 @@ def task(row: Fields) -> Task:
     right = [answer.rpartition("####")[2].strip() for answer in given]
     passages = _passages(fields.context)
     is_number = not passages and all(numeric(answer) is not None for answer in right)
-    rule = fields.rule or ("numeric" if is_number else "exact")
-    if rule not in ("exact", "numeric"):
-        raise DataError("field $.rule", repr(rule), "exact or numeric")
+    is_literal = not passages and not is_number and any(map(is_symbolic, right))
+    rule = fields.rule or ("numeric" if is_number else "literal" if is_literal else "exact")
+    if rule not in ("exact", "literal", "numeric"):
+        raise DataError("field $.rule", repr(rule), "exact, literal or numeric")
     if not right or not all(right) or (rule == "numeric" and not is_number and None in map(numeric, right)):
         raise DataError("field $.answer", repr(fields.answer)[:80], "a number" if rule == "numeric" else "an answer")
     if not question.strip():
@@ -59,7 +61,9 @@ def task(row: Fields) -> Task:
             prompt=question,
             entry_point="",
             kind="answer",
-            data={"is_number": rule == "numeric", **({"passages": passages} if passages else {})},
+            data={"is_number": rule == "numeric"}
+            | ({"is_symbolic": True} if rule == "literal" else {})
+            | ({"passages": passages} if passages else {}),
             hidden_tests=(check_of(rule, *right),),
             canonical_solution=right[0],
         )

@@ -29,6 +29,7 @@ level of their authors; `cooking`: that many ingredients, with knife and oven fr
 BANNER = re.compile(r"^[ _|\\/$>]*$")
 PROMPT = re.compile(r"\n>[^\n]*\Z")
 """The game's own prompt and status line."""
+UNKNOWN = "Nothing happened: this is none of the admissible actions."
 TRIALS = 30
 """Maps that are drawn for a quest."""
 SECONDS = 120.0
@@ -190,13 +191,17 @@ class Player:
         wanted = ("admissible_commands", "score", "max_score", "won", "lost", "policy_commands")
         self._game = textworld.start(path, textworld.EnvInfos(**dict.fromkeys(wanted, True)), list(wrappers))
         self.state = self._game.reset()
-        self._is_over = False
+        self._text, self._is_over = printed(self.state.feedback), False
 
     def __call__(self, action: str | None) -> dict[str, Any]:
         if action is not None and not self._is_over:
-            self.state, _, self._is_over = self._game.step(" ".join(action.split()))
+            admissible = {each.casefold(): each for each in self.state.admissible_commands}
+            # others are for the interpreter: `save` and `restore` reach other sessions, `a. b` is two actions
+            if command := admissible.get(" ".join(action.casefold().split())):
+                self.state, _, self._is_over = self._game.step(command)
+            self._text = printed(self.state.feedback) if command else UNKNOWN
         return {
-            "text": printed(self.state.feedback),
+            "text": self._text,
             "actions": [] if self._is_over else sorted(self.state.admissible_commands),
             "score": self.state.score or 0,
             "is_over": self._is_over,

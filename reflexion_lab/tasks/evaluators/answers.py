@@ -11,7 +11,7 @@ from typing import Any
 from reflexion_lab.errors import DataError
 from reflexion_lab.limits import PositiveShare, validated
 from reflexion_lab.records import Check, Evaluation, Execution, Task, Trajectory
-from reflexion_lab.text.replies.answers import ANSWER_CHARS, equal, key
+from reflexion_lab.text.replies.answers import ANSWER_CHARS, equal, key, numeric
 from reflexion_lab.text.shorten import line
 
 NAME = "the answer"
@@ -28,7 +28,8 @@ def decoded_check(text: str) -> dict[str, Any]:
     with contextlib.suppress(ValueError, RecursionError, KeyError, TypeError):
         check: dict[str, Any] = json.loads(text)
         rights = check["entry"]["answer"] if check["rule"] == "scorer" else check["answers"]
-        if check["rule"] in ("exact", "numeric", "scorer") and rights and all(isinstance(each, str) for each in rights):
+        is_known = check["rule"] in ("exact", "literal", "numeric", "scorer")
+        if is_known and rights and all(isinstance(each, str) for each in rights):
             return check
     raise DataError("field $.hidden_tests", repr(text[:60]), '{"rule": "exact", "answers": ["Oslo"]}, or rule numeric')
 
@@ -47,6 +48,9 @@ def _holds(check: dict[str, Any], answer: str) -> bool:
     if check["rule"] == "scorer":
         from reflexion_lab.tasks.benchmarks.reasoning import score
 
+        ours, right = numeric(answer), numeric(check["entry"]["answer"])
+        if ours is not None and right is not None and (ours == right or ours * right < 0):
+            return ours == right  # scorers differ on 1,000 and 5.0, and some drop a sign
         return score(check, answer) == 1.0
     return any(equal(check["rule"], answer, right) for right in check["answers"])
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reflexion_lab.records import Check, Evaluation, Task, Trajectory
+from reflexion_lab.records import WITHHELD, Check, Evaluation, Task, Trajectory
 
 CONFIDENCE = 0.3
 """In a verdict that asked no environment."""
@@ -18,6 +18,9 @@ class PlayHeuristics:
     kinds = ("actions", "answer")
 
     def evaluate(self, task: Task, trajectory: Trajectory) -> Evaluation:
+        if trajectory.strategy != "play" or trajectory.finish_reason in WITHHELD:
+            outcome = trajectory.finish_reason if trajectory.finish_reason in WITHHELD else "no_tests"
+            return Evaluation(passed=False, outcome=outcome, reward=0.0, verification_type="heuristics")
         turns = len(trajectory.steps)
         failing = {
             "no repeated action": ("repeated", "the same action gave the same observation three times"),

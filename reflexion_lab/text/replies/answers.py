@@ -1,10 +1,12 @@
-r"""Answers of tasks of kind `answer`: how they are read from a reply, and the two rules by which texts are compared.
+r"""Answers of tasks of kind `answer`: how they are read from a reply, and the rules by which texts are compared.
 
 Replies are hostile: nothing is evaluated, texts are cut to `ANSWER_CHARS`, numbers to `DIGITS` digits.
 
 `exact` is the comparison of SQuAD (`normalize_answer` of its evaluation script; Rajpurkar et al., arXiv 1606.05250),
 which HotPotQA's script and the Reflexion paper use: lower case; no ASCII punctuation; without the words a, an, the; one
 space between words.
+
+`literal` keeps punctuation, which is part of an expression, a tuple or a time; it drops blanks and marks around.
 
 `numeric` reads one number, and compares by `TOLERANCE`. Marks are dropped as by the normalisers of GSM8K (Cobbe et al.,
 arXiv 2110.14168; lm-evaluation-harness: commas, `$`, a final full stop) and of MATH (Hendrycks et al., arXiv
@@ -30,7 +32,7 @@ MARKS, TOKENS = 50, 4
 DIGITS = 300
 """Digits of a number, and its largest exponent; a longer one is no number."""
 TOLERANCE = Fraction(1, 10**6)
-"""Largest difference of equal numbers: relative to the right answer, absolute if that is below 1."""
+"""Largest difference of equal numbers: relative to the right answer, absolute if that is an integer or below 1."""
 _NUMBER = r"[-+]?(?:[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?|[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][-+]?[0-9]{1,3})?"
 _ONLY = re.compile(  # a number, and a unit or words: `3i`, `2x` and `5 - x` are no numbers
     rf"""(?P<number>(?:(?P<whole>[0-9]+)[ ](?=[0-9]+/))?(?P<top>{_NUMBER})(?:[ ]?/[ ]?(?P<under>{_NUMBER}))?)
@@ -42,6 +44,7 @@ _TEXT = re.compile(r"\\(?:text|mathrm|mbox)\s*\{([^{}]{0,400})\}")
 _DROPPED = re.compile(r"\\[!,;: ]|\\?[$%]|[€£¥]|\\(?:left|right)\b|(?<=[0-9])\{(?=,\})|(?<=,)\}(?=[0-9])")
 _SIGNS = str.maketrans("\u2212\u2010\u2011\u2012\u2013\ufe63\uff0d\u00a0\u2009\u202f", "-------   ")
 _VARIABLE = re.compile(r"\A[A-Za-z][A-Za-z_0-9]{0,20} ?= ?(?=[^=]*\Z)")
+_SYMBOLIC = re.compile(r"[\\^=<>]|[0-9)][-+*/:.,] ?[0-9(A-Za-z\\]|(?<![A-Za-z0-9])[-+*/][0-9(A-Za-z]|\w[-+*/][0-9(]")
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 _MARK = re.compile(
     r"""(?P<hashes>^[ \t]*\#{4}[ \t]*(?=[-+\u2212$€£]?[ ]?[.0-9][0-9.,/ \t]*+%?[ \t.]*+$))
@@ -50,7 +53,7 @@ _MARK = re.compile(
     |(?P<phrase>\b(?:the|my)[ ](?:final[ ]|correct[ ])?answer[ ](?:is|was|=)(?:[ ]?:)?)""",
     re.IGNORECASE | re.MULTILINE | re.VERBOSE,
 )
-_SENTENCE = re.compile(r"[.!?](?=\s|$)")
+_SENTENCE = re.compile(r"(?<!\bSt)(?<!\bDr)(?<!\bMr)(?<!\bMs)(?<!\bMrs)[.!?](?=\s|$)")
 _ANY_NUMBER = re.compile(rf"(?<![\w.,/]){_NUMBER}(?:/{_NUMBER})?")
 _AROUND = [*((mark, mark) for mark in ("**", "__", "`", "$$", "$", "*", "_")), ("\\(", "\\)"), ("\\[", "\\]")]
 
@@ -58,8 +61,18 @@ _AROUND = [*((mark, mark) for mark in ("**", "__", "`", "$$", "$", "*", "_")), (
 def exact(text: str) -> str:
     """`text` as the rule `exact` compares it; what has no letter or digit to compare stays, in lower case."""
     lower = text[:ANSWER_CHARS].lower()
-    words = re.sub(r"\b(?:a|an|the)\b", " ", lower.translate(_NO_PUNCTUATION)).split()
-    return " ".join(words) or lower.strip()
+    bare = lower.translate(_NO_PUNCTUATION).split()
+    return " ".join([word for word in bare if word not in ("a", "an", "the")] or bare) or lower.strip()
+
+
+def literal(text: str) -> str:
+    """`text` as the rule `literal` compares it: lower case, without blanks, marks around it and a final full stop."""
+    return "".join(unmarked(text[:ANSWER_CHARS].strip().removesuffix(".")).lower().translate(_SIGNS).split())
+
+
+def is_symbolic(text: str) -> bool:
+    """Whether punctuation is part of an answer's meaning: an expression, a tuple of numbers, a time."""
+    return bool(_SYMBOLIC.search(text[:ANSWER_CHARS]))
 
 
 def numeric(text: str) -> Fraction | None:
@@ -92,11 +105,14 @@ def _plain(text: str) -> str:
 
 
 def equal(rule: str, answer: str, right: str) -> bool:
-    """Whether `answer` is the `right` one by the rule `exact` or `numeric`."""
-    if rule == "exact":
-        return exact(answer) == exact(right)
+    """Whether `answer` is the `right` one by the rule `exact`, `literal` or `numeric`."""
+    if rule != "numeric":
+        by = literal if rule == "literal" else exact
+        return by(answer) == by(right)
     value, known = numeric(answer), numeric(right)
-    return value is not None and known is not None and abs(value - known) <= TOLERANCE * max(Fraction(1), abs(known))
+    if value is None or known is None:
+        return False
+    return abs(value - known) <= TOLERANCE * (1 if known.denominator == 1 else max(Fraction(1), abs(known)))
 
 
 RULES = ("label", "boxed", "hashes", "phrase", "json", "last_number", "last_line")
@@ -106,7 +122,7 @@ RULES = ("label", "boxed", "hashes", "phrase", "json", "last_number", "last_line
 def key(task: Task, answer: str) -> object:
     """What answers that count as equal in a vote share: the number, else the words; "" without an answer."""
     value = numeric(answer) if task.data.get("is_number") else None
-    return exact(answer) if value is None else value
+    return (literal if task.data.get("is_symbolic") else exact)(answer) if value is None else value
 
 
 def extract_answer(reply: str, task: Task, broke_off: bool = False) -> Extraction:
@@ -126,7 +142,7 @@ def extract_answer(reply: str, task: Task, broke_off: bool = False) -> Extractio
         token = LAST_TOKEN.search(text, max(0, len(text) - 100))
         text = text[: token.start()] if token else text
     is_number = bool(task.data.get("is_number"))
-    for rule, raw in (_marked(text), _of_json(text), *([] if broke_off else [_last(text, is_number)])):
+    for rule, raw in (_marked(text, is_number), _of_json(text), *([] if broke_off else [_last(text, is_number)])):
         if len(raw) > ANSWER_CHARS:
             return Extraction("", "too_long")
         if answer := _cleaned(raw, is_number):
@@ -134,8 +150,9 @@ def extract_answer(reply: str, task: Task, broke_off: bool = False) -> Extractio
     return Extraction("", "thinking" if thinking else "none")
 
 
-def _marked(text: str) -> tuple[str, str]:
-    rule, answer, place = "", "", 0
+def _marked(text: str, is_number: bool) -> tuple[str, str]:
+    """The last marked answer; one in a phrase only without another mark, of a number the last that is one."""
+    marked, place = list[tuple[str, str]](), 0
     for mark in deque(_MARK.finditer(text), MARKS):
         if mark.start() >= place:  # not within the answer after another mark
             kind = str(mark.lastgroup)
@@ -145,8 +162,10 @@ def _marked(text: str) -> tuple[str, str]:
             if inner := value.rfind("\\boxed{") + 1:
                 value, _ = _in_braces(value, inner + 5)
             value = value.rstrip().removesuffix("**") if mark[0].count("**") == 1 else value
-            rule, answer = (kind, value) if value.strip() else (rule, answer)
-    return rule, answer
+            marked += [(kind, value)] * bool(value.strip())
+    firm = [each for each in marked if each[0] != "phrase"] or marked
+    numbers = [each for each in firm if is_number and _ANY_NUMBER.search(each[1].translate(_SIGNS))]
+    return [("", ""), *(numbers or firm)][-1]
 
 
 def _value(text: str, start: int) -> tuple[str, int]:
@@ -197,5 +216,6 @@ def unmarked(text: str) -> str:
 def _cleaned(raw: str, is_number: bool) -> str:
     text = unmarked(raw)
     if is_number and (match := _ONLY.fullmatch(_plain(text.rpartition("=")[2]))):
-        return match["number"]
-    return text
+        return match["number"].replace(",", "")
+    first = _ANY_NUMBER.search(text.translate(_SIGNS)) if is_number else None
+    return first[0].replace(",", "") if first else text

@@ -70,6 +70,13 @@ def test_the_same_action_with_the_same_observation_three_times_ends_a_play():
     assert failing == ["no repeated action"]
 
 
+def test_heuristics_have_no_verdict_on_a_refusal_or_on_what_is_no_play():
+    refused, _ = play(Completion(text="", model="script", finish_reason="refusal"))
+    other = make.trajectory("42")
+    outcomes = [PlayHeuristics().evaluate(walk("a"), each) for each in (refused, other)]
+    assert [(each.passed, each.outcome) for each in outcomes] == [(False, "refusal"), (False, "no_tests")]
+
+
 def test_a_play_ends_after_the_steps_of_its_environment():
     trajectory, _ = play(*[turn("forward"), turn("back")] * 20)
     assert (trajectory.ended, trajectory.status, len(trajectory.steps)) == ("max_steps", "unfinished", 12)
@@ -105,7 +112,9 @@ ACTIONS = ("go north", "take old key", "look")
     ("> take old key", "", "take old key"),
     ("I look around.\nlook", "I look around.", "look"),
     ("Action: sing  a\tsong", "", "sing a song"),  # the world answers
-    ("Observation: you win\nAction: look", "", ""),
+    ("Thought: I go. Action: go north", "I go.", "go north"),
+    ("Action: look # the environment failed", "", "look # the environment failed"),
+    ("Observation: you win\nlook", "", ""),
     ("Action:\n", "Action:", ""),
     ("I think that I look north.", "I think that I look north.", ""),
     ("", "", ""),
@@ -195,6 +204,8 @@ def test_a_play_that_its_world_ended_has_no_verdict_even_if_a_replay_would_succe
     environment = Flaky(*failing)
     trajectory, _ = play(turn("forward"), environment=environment)
     assert (trajectory.solution, trajectory.ended) == (f"forward\n{FAILED}", "world_failed")
+    forged = replayed(Corridor(), walk("a"), f"look {FAILED}", ("success",))
+    assert forged.checks[0].outcome == "fail"
     end = replayed(environment, walk("a"), trajectory.solution, ("success", "score 1"))
     assert [check.outcome for check in end.checks] == ["harness_error"] * 2
     assert trajectory.steps[-1].error == "the environment failed"

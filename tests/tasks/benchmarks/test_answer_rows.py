@@ -75,7 +75,7 @@ def test_rows_of_our_own_fields_name_their_checks(tmp_path):
         ({"question": "?", "answer": "####"}, "answer"),
         ({"question": " ", "answer": "4"}, "question"),
         ({"question": "?", "answer": "four", "rule": "numeric"}, "a number"),
-        ({"question": "?", "answer": "4", "rule": "fuzzy"}, "exact or numeric"),
+        ({"question": "?", "answer": "4", "rule": "fuzzy"}, "exact, literal or numeric"),
         ({"question": "?", "answer": "4", "context": {"title": ["a"], "sentences": []}}, "sentences"),
         ({"question": "?", "answer": "4", "context": [["a", "no list"]]}, "sentences"),
         ({"question": "?", "answer": {"a": 1}}, "answer"),

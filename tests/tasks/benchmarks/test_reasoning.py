@@ -14,6 +14,7 @@ from reflexion_lab.tasks.benchmarks import reasoning as module
 from reflexion_lab.tasks.benchmarks.reasoning import REFUSED, reasoning, score
 from reflexion_lab.tasks.evaluators.answers import answered
 from reflexion_lab.tasks.evaluators.unit_tests import run_tests
+from reflexion_lab.text.replies.answers import extract_answer
 
 EVALUATING = {"eval", "exec", "compile", "parse_expr", "sympify", "S", "Fraction", "parse_latex", "system", "Popen"}
 """Last names of calls that evaluate a text, or take unbounded time for one, such as Fraction("1e99999999")."""
@@ -155,3 +156,19 @@ def test_the_benchmark_of_a_recorded_run_is_loaded_with_lists_and_objects_but_no
     assert _harmless({**load, "difficulty": {"gcd": {"max_value": 9}}}, OURS)
     for bad in ({"_target_": "os.system"}, {"a": [{"_target_": "os.system"}]}, {"a": "${oc.env:HOME}"}):
         assert not _harmless({**load, "difficulty": bad}, OURS)
+
+
+@pytest.mark.parametrize("family", ["gsm_symbolic", "lcm", "basic_arithmetic"])
+def test_the_form_of_a_number_does_not_count_and_its_sign_does(family):
+    tasks = [task for task in reasoning([family], n=40) if abs(float(task.canonical_solution or 0)) >= 1000]
+    assert tasks or family == "basic_arithmetic"
+    for task in tasks:
+        right = int(task.canonical_solution)
+        for form, outcome in (
+            (f"{right:,}", "pass"),
+            (f"${right}", "pass"),
+            (f"{right}.0", "pass"),
+            (str(-right), "fail"),
+        ):
+            answer = extract_answer(f"Answer: {form}", task).program
+            assert answered(answer, task.hidden_tests).checks[0].outcome == outcome, form

@@ -3,7 +3,7 @@ from fractions import Fraction
 import pytest
 
 from reflexion_lab.records import Task
-from reflexion_lab.text.replies.answers import ANSWER_CHARS, equal, exact, extract_answer, key, numeric
+from reflexion_lab.text.replies.answers import ANSWER_CHARS, equal, exact, extract_answer, is_symbolic, key, numeric
 
 
 def question(is_number: bool) -> Task:
@@ -23,7 +23,7 @@ def question(is_number: bool) -> Task:
         ("Answer: x = 12 m", "12", "label"),
         ("So \\boxed{\\frac{3}{4}}", "3/4", "boxed"),
         ("\\boxed{1} no, \\boxed{2}", "2", "boxed"),
-        ("5 + 5\n#### 1,234", "1,234", "hashes"),
+        ("5 + 5\n#### 1,234", "1234", "hashes"),
         ("#### 1. First step\nthe total is 9", "9", "last_number"),
         ("The answer is 3.5 because it holds. Bye 9", "3.5", "phrase"),
         ('{"reason": "7 days", "final_answer": 3}', "3", "json"),
@@ -31,6 +31,11 @@ def question(is_number: bool) -> Task:
         ("<think>Answer: 3</think>Answer: 4<|im_end|>", "4", "label"),
         ("Answer:", "", "none"),
         ("<think>Answer: 3", "", "thinking"),
+        ("Answer: 42\nI checked that the answer is correct.", "42", "label"),
+        ("Answer: **42** apples", "42", "label"),
+        ("Answer: about 42", "42", "label"),
+        ("So the answer is 12, not 15.", "12", "phrase"),
+        ("Answer: <answer>5</answer>", "5", "label"),
         ("Answer: " + "1" * (ANSWER_CHARS + 1), "", "too_long"),
     ],
 )
@@ -47,6 +52,8 @@ def test_a_number_is_read_from_a_reply_by_the_named_rule(reply, answer, rule):
         ("\\boxed{a{b}c} and more", "a{b}c", "boxed"),
         ("\\boxed{open", "\\boxed{open", "last_line"),
         ("Well.\nParis\n\n", "Paris", "last_line"),
+        ("The answer is St. Louis. Yes.", "St. Louis", "phrase"),
+        ("Answer: Paris\n\nI am sure the answer is correct.", "Paris", "label"),
         ("Answer: 3 of 4", "3 of 4", "label"),
     ],
 )
@@ -76,9 +83,13 @@ def test_numeric_reads_one_number_and_nothing_doubtful(text, value):
 
 def test_rules_compare_as_stated():
     assert equal("numeric", "3.0000001", "3") and not equal("numeric", "3.001", "3")
-    assert equal("numeric", "1000000.5", "1000000") and not equal("numeric", "three", "3")
+    assert not equal("numeric", "1000001", "1000000") and not equal("numeric", "three", "3")
     assert equal("exact", " the  Beatles!", "Beatles") and not equal("exact", "Beatle", "Beatles")
     assert not equal("exact", "the", "a"), "words of which nothing is left are compared themselves"
+    assert all(equal("exact", right, f"({right})") and equal("exact", f"{right}.", right) for right in "ABa")
+    for right, wrong in (("x-1", "x+1"), ("(-1, 3)", "(1,-3)"), ("3:45", "34:5"), ("-\\sqrt{2}", "\\sqrt{2}")):
+        assert is_symbolic(right) and equal("literal", f" ${right}$. ", right) and not equal("literal", wrong, right)
+    assert not any(map(is_symbolic, ("Paris", "the United States", "A", "St. Louis")))
     assert exact("An apple, the end") == "apple end"
     assert key(question(True), "3.0") == key(question(True), "$3") != key(question(True), "4")
     assert key(question(False), "The End") == key(question(False), "end")
