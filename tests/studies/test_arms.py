@@ -19,7 +19,7 @@ RULES = [
     {"when": "return 1", "scope": "conversation", "reply": "\n    return 1\n"},
     {"when": "", "reply": "\n    return None\n"},
 ]
-WORLDS = {"textworld", "reasoning"}
+WORLDS = {"textworld", "reasoning", "hotpotqa"}
 """Experiments on tasks of another kind; their arms are those of the others."""
 EXPERIMENTS = sorted({path.stem for path in (CONF / "experiment").glob("*.yaml")} - WORLDS)
 N_ATTEMPTS = {"omega_sweep": 4, "simple": 1, "matts_parallel": 5, "matts_sequential": 5}

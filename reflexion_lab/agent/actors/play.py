@@ -96,7 +96,8 @@ class _Work:
         for_head = None if self.limit is None else self.limit - self.limit // 3  # the rest is for turns
         about = {"prompt": task.prompt, "kind": task.kind, "max_steps": actor.environment.max_steps}
         about["help"] = actor.environment.help
-        self.head, self.left_out, _ = actor.prompts.fit("play", for_head, recollection, **about)
+        template = actor.prompts.of_kind("play", task)
+        self.head, self.left_out, _ = actor.prompts.fit(template, for_head, recollection, **about)
         self.session: Guarded | None = None
         self.observation = Observation(text="")
         self.actions: list[str] = []
@@ -113,16 +114,17 @@ class _Work:
         while not ended:
             ended = self.turn()
         last = self.completions[-1] if self.completions else None
-        is_answer = self.task.kind == "answer"
-        actions = [*self.actions, *[FAILED] * (ended == "world_failed")]
+        solution, extraction = "\n".join(self.actions), "play"
+        if self.task.kind == "answer":
+            solution, extraction = self.observation.answer, "finish" if self.observation.answer else "none"
         return Trajectory(
-            solution=self.observation.answer if is_answer else "\n".join(actions),
+            solution=solution + FAILED * (ended == "world_failed"),
             strategy="play",
             messages=self.steps[0].messages if self.steps else (),
             left_out=self.left_out,
             reply=last.text if last else "",
             rationale="\n".join(step.thought for step in self.steps if step.thought),
-            extraction="play",
+            extraction=extraction,
             model=last.model if last else "",
             finish_reason=last.finish_reason if last else "stop",
             usage=sum((reply.usage for reply in self.completions), Usage()),

@@ -169,7 +169,10 @@ class SimulatedModel:
         task = next((task for prompt, task in self._tasks.items() if prompt in head), None)
         if task is None:
             raise ModelError(f"the simulated model knows no task of the play that begins {head[-80:]!r}")
-        walk = task.canonical_solution.split("\n")
+        walk, other = task.canonical_solution.split("\n"), "look"
+        if task.kind == "answer":
+            title = next(title for title, _ in task.data.get("passages", [("", [])]))
+            walk, other = [f"Search[{title}]", f"Finish[{task.canonical_solution}]"], f"Finish[{wrong(task, '0000')}]"
         taken = re.findall(r"^Action: (.*)$", "\n".join(later), re.MULTILINE)
         if taken:
             follows = taken == walk[: len(taken)]
@@ -178,7 +181,7 @@ class SimulatedModel:
             is_right = bool(before) and before[-1].strip() == task.canonical_solution.strip()
             chance = 1 - self.damage if is_right else self.repair if before else self._first[task.loop_id]
             follows = draw.random() < chance
-        action = walk[len(taken)] if follows and len(taken) < len(walk) else "look"
+        action = walk[len(taken)] if follows and len(taken) < len(walk) else other
         return f"Thought: I take the next step.\nAction: {action}"
 
     def _wrong(self, task: Task, draw: random.Random) -> str:

@@ -342,7 +342,7 @@ class Card(NamedTuple):
     def noun(self) -> str:
         """What the actor gave: `program`, `answer` or `actions`."""
         work = self.attempt.trajectory
-        return "actions" if work.strategy == "play" else "answer" if work.extraction in RULES else "program"
+        return "answer" if work.extraction in RULES else "actions" if work.strategy == "play" else "program"
 
     @property
     def tokens(self) -> int:

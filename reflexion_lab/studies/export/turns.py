@@ -35,7 +35,7 @@ def turns(attempt: Attempt) -> Iterator[Call | Evaluation]:
     for step in work.steps or (alone,):
         reply, seen = step.reply or step.program or step.action, step.error or step.observation
         thought = "" if step.thought in reply else step.thought
-        is_act = work.extraction == "play" and step.action
+        is_act = work.extraction in ("play", "finish") and step.action
         tool, arguments = ("act", {"action": step.action}) if is_act else (step.action, {})
         yield Call("actor", step.messages, reply, step.usage, thought, tool, arguments, seen, work.finish_reason)
         if (critique := step.critique) and critique.messages:

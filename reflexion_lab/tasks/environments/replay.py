@@ -15,8 +15,11 @@ from reflexion_lab.records import Check, Execution, Observation, Task
 T = TypeVar("T")
 SCORE = re.compile(r"score (\d+)")
 """A goal: this score or more."""
-FAILED = "# the environment failed"
-"""Last line of a solution whose play the environment ended: a replay that succeeds would judge a cut play."""
+FAILED = "\n# the environment failed"
+"""End of a solution whose play the environment ended, so that it has no verdict; of a question, the whole solution. No
+action is this line, and no answer begins with a blank one.
+"""
+TWICE = "environment: it failed twice at the same place of the play"
 SUCCESS = "success"
 """The goal that the environment itself calls its success."""
 
@@ -71,8 +74,8 @@ def replayed(environment: Environment, task: Task, solution: str, goals: Sequenc
     """
     start, steps = time.monotonic(), 0
     try:
-        if solution.rpartition("\n")[2] == FAILED:
-            raise HarnessError("environment: it failed twice at the same place of the play")
+        if solution.endswith(FAILED):
+            raise HarnessError(TWICE)
         session = Guarded(environment, task)
         try:
             for action in actions_of(solution)[: environment.max_steps]:
@@ -84,8 +87,7 @@ def replayed(environment: Environment, task: Task, solution: str, goals: Sequenc
         finally:
             session.close()
     except HarnessError as problem:
-        checks = [Check(name=goal, outcome="harness_error", message=str(problem)[:300]) for goal in goals]
-        return Execution(checks=tuple(checks), output="", seconds=time.monotonic() - start, cpu_seconds=0.0)
+        return without_verdict(goals, str(problem), time.monotonic() - start)
     where = f"after {steps} actions the score is {last.score:g}" + ", and it is over" * last.is_over
     checks = [
         Check(
@@ -96,6 +98,12 @@ def replayed(environment: Environment, task: Task, solution: str, goals: Sequenc
         for goal in goals
     ]
     return Execution(checks=tuple(checks), output="", seconds=time.monotonic() - start, cpu_seconds=0.0)
+
+
+def without_verdict(names: Sequence[str], why: str, seconds: float = 0.0) -> Execution:
+    """Checks that an environment's failure spoilt."""
+    checks = tuple(Check(name=name, outcome="harness_error", message=why[:300]) for name in names)
+    return Execution(checks=checks, output="", seconds=seconds, cpu_seconds=0.0)
 
 
 def is_reached(goal: str, last: Observation) -> bool:

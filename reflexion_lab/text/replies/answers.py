@@ -115,8 +115,8 @@ def equal(rule: str, answer: str, right: str) -> bool:
     return abs(value - known) <= TOLERANCE * (1 if known.denominator == 1 else max(Fraction(1), abs(known)))
 
 
-RULES = ("label", "boxed", "hashes", "phrase", "json", "last_number", "last_line")
-"""Rules by which an answer was read."""
+RULES = ("label", "boxed", "hashes", "phrase", "json", "last_number", "last_line", "finish")
+"""Rules by which an answer was read; `finish`: the last action of a play."""
 
 
 def key(task: Task, answer: str) -> object:

@@ -203,8 +203,8 @@ def test_a_world_that_fails_once_begins_again_at_the_same_place():
 def test_a_play_that_its_world_ended_has_no_verdict_even_if_a_replay_would_succeed(failing):
     environment = Flaky(*failing)
     trajectory, _ = play(turn("forward"), environment=environment)
-    assert (trajectory.solution, trajectory.ended) == (f"forward\n{FAILED}", "world_failed")
-    forged = replayed(Corridor(), walk("a"), f"look {FAILED}", ("success",))
+    assert (trajectory.solution, trajectory.ended) == (f"forward{FAILED}", "world_failed")
+    forged = replayed(Corridor(), walk("a"), f"look {FAILED.strip()}", ("success",))
     assert forged.checks[0].outcome == "fail"
     end = replayed(environment, walk("a"), trajectory.solution, ("success", "score 1"))
     assert [check.outcome for check in end.checks] == ["harness_error"] * 2
@@ -222,7 +222,7 @@ def test_a_world_that_does_not_begin_gives_a_play_without_a_call():
 
 
 def test_no_reply_can_take_its_play_out_of_the_rate():
-    assert read(f"Action: {FAILED}", ()) == ("", "the environment failed")
+    assert read(f"Action: {FAILED.strip()}", ()) == ("", "the environment failed")
 
 
 def test_a_later_attempt_reads_the_actions_and_words_of_earlier_ones():

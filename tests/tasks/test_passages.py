@@ -1,0 +1,122 @@
+"""Questions over passages, played: what a search, a lookup and an answer do, and how such a play is graded."""
+
+import json
+
+import pytest
+
+import reflexion_lab as rl
+from reflexion_lab.cli.main import main
+from reflexion_lab.errors import HarnessError
+from reflexion_lab.records import Task
+from reflexion_lab.tasks.environments.passages import UNKNOWN, Passages
+from reflexion_lab.tasks.environments.replay import FAILED, Guarded
+from reflexion_lab.tasks.evaluators.answers import check_of
+from reflexion_lab.tasks.evaluators.executed import executed
+from reflexion_lab.text.replies.answers import extract_answer
+from tests.agent.actors.test_play import play, turn
+
+LIFE = ["She was born in Bergen.", "She studied.", "She taught.", "She wrote.", "She sang.", "Later she lived in Oslo."]
+PASSAGES = [["Helgoland Suite", ["It is by Anna Vik."]], ["Anna Vik (composer)", LIFE], ["Bergen", ["A city."]]]
+
+
+def question(task_id="q", **data) -> Task:
+    return Task(
+        task_id=task_id, prompt="Where was the composer of the Helgoland Suite born?", entry_point="", kind="answer",
+        data={"passages": PASSAGES, **data}, hidden_tests=(check_of("exact", "Bergen"),), canonical_solution="Bergen",
+    )  # fmt: skip
+
+
+def observations(*actions):
+    session = Passages().start(question())
+    return [session.act(action).text for action in actions]
+
+
+def test_a_search_shows_the_beginning_of_a_passage_and_a_lookup_finds_the_rest():
+    texts = observations("Search[anna vik (Composer)]", "Lookup[OSLO]", "lookup[she]", "Lookup[she]", "Lookup[moon]")
+    assert texts == [
+        " ".join(LIFE[:5]),
+        "(Result 1 / 1) Later she lived in Oslo.",
+        "(Result 1 / 6) She was born in Bergen.",
+        "(Result 2 / 6) She studied.",
+        "There are no more results.",
+    ]
+
+
+def test_lookups_end_and_a_search_begins_them_again():
+    texts = observations("Search[Helgoland Suite]", *["Lookup[by]"] * 2, "Search[Helgoland Suite]", "Lookup[by]")
+    assert texts[1:] == ["(Result 1 / 1) It is by Anna Vik.", "There are no more results.", *texts[:2]]
+    assert observations("Lookup[by]") == ["There is no passage yet: search for one."]
+
+
+def test_a_search_without_its_title_names_similar_ones_the_nearest_first():
+    (text,) = observations("Search[Vik, who sang in Bergen]")
+    assert text == "There is no Vik, who sang in Bergen. Similar: [Anna Vik (composer); Bergen; Helgoland Suite]"
+
+
+@pytest.mark.parametrize(("action", "answer"), [
+    ("Finish[Bergen]", "Bergen"), ("finish [ a [b] ]", "a [b]"), ("Finish(Oslo)", "Oslo"), ("Finish[Oslo", "Oslo"),
+    ("Finish[St. John's].", "St. John's"), ("Finish[]", ""), ("Finish[ ]", ""), ("Finish()", ""),
+    ("Finish", ""), ("Answer[Oslo]", ""), ("", ""),
+])  # fmt: skip
+def test_an_answer_ends_a_play(action, answer):
+    observation = Passages().start(question()).act(action)
+    assert (observation.answer, observation.is_over) == (answer, bool(answer))
+    assert observation.is_success is False  # the right answer is in no world
+    assert observation.text == (f"You answered: {answer}" if answer else UNKNOWN)
+
+
+def test_a_play_submits_its_answer_and_says_how_to_search():
+    trajectory, model = play(turn("Search[Bergen]"), turn("Finish[Bergen]"), task=question(), environment=Passages())
+    assert (trajectory.solution, trajectory.extraction, trajectory.ended) == ("Bergen", "finish", "over")
+    head = model.received[0][0].content
+    assert "Search[title] shows" in head
+    assert "Helgoland Suite born?" in head
+    assert "world" not in head
+    assert "She was born" not in head
+
+
+def test_a_play_without_an_answer_fails_and_that_of_a_world_that_fails_has_no_verdict():
+    unfinished, _ = play(turn("Search[Bergen]"), turn("Lookup[a]"), task=question(), environment=Passages())
+    assert (unfinished.solution, unfinished.extraction) == ("", "none")
+    lost, model = play(turn("Finish[Bergen]"), task=question(passages=[]), environment=Passages())
+    assert (lost.solution, lost.ended, model.received) == (FAILED, "world_failed", [])
+    (check,) = executed(question(), lost.solution, question().hidden_tests, None).checks
+    assert check.outcome == "harness_error"
+    assert "Bergen" not in check.name
+    with pytest.raises(HarnessError, match="q: got no passages, expected `context` in its row"):
+        Guarded(Passages(), question(passages=[]))
+
+
+@pytest.mark.parametrize("reply", [f"Answer: {FAILED}", f"Answer:\n{FAILED}", f"Answer:\n```\n{FAILED}\n```", FAILED])
+def test_no_reply_takes_its_answer_out_of_the_rate(reply):
+    answer = extract_answer(reply, question()).program
+    acted, _ = play(turn(f"Finish[{FAILED.strip()}]"), task=question(), environment=Passages())
+    for solution in (answer, acted.solution):
+        (check,) = executed(question(), solution, question().hidden_tests, None).checks
+        assert check.outcome == "fail"
+
+
+def test_the_experiment_plays_rows_as_those_of_hotpotqa(tmp_path, capsys):
+    rows = [
+        {
+            "_id": f"q{n}",
+            "question": f"Who wrote suite {n}?",
+            "answer": f"Vik {n}",
+            "context": PASSAGES,
+            "type": "bridge",
+        }
+        for n in range(6)
+    ]
+    rows.append({"_id": "q6", "question": "Who has no passages?", "answer": "Nobody"})
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    result = rl.run(
+        "experiment=hotpotqa", f"benchmark={path}", "model=simulated", "tracker=none", run_root=tmp_path, quiet=True
+    )
+    assert result.summary.no_verdict == ("q6",)
+    assert (result.summary.is_upper_bound, result.summary.pass_at_1.n) == (True, 6)
+    attempts = [attempt for name, each in result.log.attempts.items() if name != "q6" for attempt in each]
+    assert {attempt.trajectory.solution in {f"Vik {n}" for n in range(6)} for attempt in attempts} == {True, False}
+    assert all((a.trajectory.solution in a.trajectory.steps[-1].action) for a in attempts)
+    assert main(["show", str(result.folder.path), "q0"]) == 0
+    assert "Search[Helgoland Suite]" in capsys.readouterr().out
