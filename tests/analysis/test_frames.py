@@ -1,6 +1,4 @@
 import gc
-import subprocess
-import sys
 
 import msgspec
 import pytest
@@ -205,8 +203,3 @@ def test_checks_keep_their_order(named, attempt):
     assert frame[["place", "name", "outcome"]].values.tolist() == [[1, "first", "pass"], [2, "second", "error"]]
     assert frame.error_type.isna().tolist() == [True, False]
     assert frame.line.fillna(0).tolist() == [0, 3]
-
-
-def test_importing_the_frames_loads_no_heavy_library():
-    code = "import reflexion_lab.notebook.frames, sys; print({'pandas', 'numpy'} & set(sys.modules))"
-    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "set()"

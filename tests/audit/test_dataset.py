@@ -78,38 +78,28 @@ def test_tasks_with_different_names_only_are_near_duplicates():
         near_duplicates([SOUND], similarity=0)
 
 
-def test_code_that_is_not_python_is_a_named_error(findings):
-    broken = {
-        "the canonical solution": {"canonical_solution": "    return (\n"},
-        "the setup": {"setup": "import"},
-        "visible test 1": {"visible_tests": ("assert limit(1",)},
-        "hidden test 2": {"hidden_tests": (SOUND.hidden_tests[0], "assert =")},
-    }
-    for name, change in broken.items():
-        ((severity, _, detail),) = findings("code parses", replace(SOUND, **change))
-        assert severity == "error"
-        assert detail.startswith(f"{name} is not Python: ")
+OTHER = {"canonical_solution": "def other(n):\n    return n\n", "prompt": "import math\n"}
 
 
-def test_missing_and_empty_tests_are_told_apart(findings):
-    assert findings("tests there", replace(SOUND, hidden_tests=()))[0][0] == "error"
-    assert findings("tests there", replace(SOUND, visible_tests=()))[0][0] == "warning"
-    assert findings("tests there", replace(SOUND, hidden_tests=("  \n",)))[0][2] == "an empty test passes every program"
-    idle = findings("tests there", replace(SOUND, hidden_tests=("limit == 3",)))
-    assert idle == [("warning", "own/limit", "a comparison without `assert`: limit == 3")]
-
-
-def test_an_entry_point_must_be_defined_and_tested(findings):
-    other = replace(SOUND, canonical_solution="def other(n):\n    return n\n", prompt="import math\n")
-    assert ("error", "own/limit", "the canonical solution does not define limit") in findings(
-        "entry point tested", other
-    )
-    silent = replace(SOUND, hidden_tests=("assert other(3)",))
-    assert findings("entry point tested", silent) == [("error", "own/limit", "no hidden test mentions limit")]
-    partly = replace(SOUND, hidden_tests=("assert other(3)", "assert limit(3) == 3"))
-    assert findings("entry point tested", partly)[0][0] == "warning"
-    ((severity, _, detail),) = findings("entry point tested", replace(SOUND, entry_point="lim it"))
-    assert (severity, detail) == ("error", "'lim it' is not a function name")
+@pytest.mark.parametrize(("check", "change", "severity", "detail"), [
+    ("code parses", {"canonical_solution": "    return (\n"}, "error", "the canonical solution is not Python: "),
+    ("code parses", {"setup": "import"}, "error", "the setup is not Python: "),
+    ("code parses", {"visible_tests": ("assert limit(1",)}, "error", "visible test 1 is not Python: "),
+    ("code parses", {"hidden_tests": ("assert limit(1)", "assert =")}, "error", "hidden test 2 is not Python: "),
+    ("tests there", {"hidden_tests": ()}, "error", ""), ("tests there", {"visible_tests": ()}, "warning", ""),
+    ("tests there", {"hidden_tests": ("  \n",)}, "error", "an empty test passes every program"),
+    ("tests there", {"hidden_tests": ("limit == 3",)}, "warning", "a comparison without `assert`: limit == 3"),
+    ("entry point tested", OTHER, "error", "the canonical solution does not define limit"),
+    ("entry point tested", {"hidden_tests": ("assert other(3)",)}, "error", "no hidden test mentions limit"),
+    ("entry point tested", {"hidden_tests": ("assert other(3)", "assert limit(3) == 3")}, "warning", ""),
+    ("entry point tested", {"entry_point": "lim it"}, "error", "'lim it' is not a function name"),
+    ("stub fails", {"hidden_tests": ("assert candidate(3) is None or True", "candidate(2)")}, "error",
+     "the hidden tests check nothing: a program passes that only returns None"),
+])  # fmt: skip
+def test_a_defect_of_a_task_is_named(findings, check, change, severity, detail):
+    ((found_as, task_id, words),) = findings(check, replace(SOUND, **change))
+    assert (found_as, task_id) == (severity, "own/limit")
+    assert words.startswith(detail)
 
 
 @pytest.mark.parametrize(("hidden", "kind"), [
@@ -147,13 +137,6 @@ def test_without_a_canonical_solution_a_task_is_not_checked(sandbox):
     assert severities("stub fails", linted) == []
     assert linted.errors == 0
     assert linted.score("hidden").n == 0
-
-
-def test_hidden_tests_that_a_stub_passes_are_an_error(findings):
-    weak = replace(SOUND, hidden_tests=("assert candidate(3) is None or True", "candidate(2)"))
-    assert findings("stub fails", weak) == [
-        ("error", "own/limit", "the hidden tests check nothing: a program passes that only returns None")
-    ]
 
 
 def test_survivors_are_listed_with_line_and_lower_the_score(sandbox):

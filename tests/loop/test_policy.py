@@ -28,9 +28,18 @@ def parents(history):
     return [each.parent for each in history]
 
 
-def test_a_chain_continues_the_last_and_independent_draws_continue_none():
-    assert parents(grown(Chain(), [0] * 4)) == [0, 1, 2, 3]
-    assert parents(grown(Independent(), [0] * 4)) == [0, 0, 0, 0]
+@pytest.mark.parametrize(
+    ("policy", "rewards", "expected"),
+    [
+        (Chain(), [0] * 4, [0, 1, 2, 3]), (Independent(), [0] * 4, [0, 0, 0, 0]),
+        (RepairTree(programs=3, repairs=0), [0] * 9, [0, 0, 0]),
+        # The best, the earlier on a tie, at most so often.
+        (BestFirst(programs=2, children=2), [0.2, 0.4, 0.4, 0.1, 0.3, 0], [0, 0, 2, 2, 3, 3]),
+    ],
+    ids=["chain", "independent draws", "no repairs", "best first"],
+)  # fmt: skip
+def test_a_policy_decides_which_attempt_the_next_one_continues(policy, rewards, expected):
+    assert parents(grown(policy, rewards)) == expected
 
 
 def test_a_repair_tree_repairs_each_failed_program_and_no_repair():
@@ -38,7 +47,6 @@ def test_a_repair_tree_repairs_each_failed_program_and_no_repair():
     assert parents(history) == [0, 0, 0, 1, 1, 3, 3]
     assert RepairTree(programs=3, repairs=2).parent(history) is None
     assert [RepairTree(programs=3, repairs=2).continues(each) for each in history] == [True] * 3 + [False] * 4
-    assert parents(grown(RepairTree(programs=3, repairs=0), [0] * 9)) == [0, 0, 0]
 
 
 def test_a_program_without_a_verdict_is_not_repaired():
@@ -46,10 +54,6 @@ def test_a_program_without_a_verdict_is_not_repaired():
     unknown = {"passed": False, "outcome": "no_tests"}
     history = [attempt(number=1, parent=0, judged=unknown), attempt(number=2, parent=0, judged={"passed": False})]
     assert policy.parent(history) == 2
-
-
-def test_best_first_continues_the_best_the_earlier_on_a_tie_at_most_so_often():
-    assert parents(grown(BestFirst(programs=2, children=2), [0.2, 0.4, 0.4, 0.1, 0.3, 0])) == [0, 0, 2, 2, 3, 3]
 
 
 def reference(rewards, children, exploration):

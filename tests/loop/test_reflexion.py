@@ -52,6 +52,7 @@ def test_words_carry_over_and_the_second_attempt_passes(model, sandbox, task):
 def test_without_the_words_nothing_is_learnt(model, sandbox, task, change):
     attempts = list(loop(model, sandbox, **change).attempts(task.public))
     assert [attempt.evaluation.passed for attempt in attempts] == [False, False, False]
+    assert [attempt.reflection is None for attempt in attempts] == ["reflector" in change] * 3
     assert attempts[-1].stop_reason == "max_attempts"
 
 
@@ -79,11 +80,6 @@ def test_a_broken_harness_ends_the_loop_and_nothing_is_made_of_it(model, sandbox
     (attempt,) = broken.attempts(task.public)
     assert (attempt.stop_reason, attempt.reflection) == ("harness_error", None)
     assert len(model.received) == 1
-
-
-def test_the_last_failure_is_reflected_on_unless_told_otherwise(model, sandbox, task):
-    assert list(loop(model, sandbox, omega=0).attempts(task.public))[-1].reflection is not None
-    assert list(loop(model, sandbox, omega=0, reflect_on_last=False).attempts(task.public))[-1].reflection is None
 
 
 def test_a_task_without_visible_tests_gets_one_attempt(model, sandbox, task):
@@ -164,12 +160,18 @@ class Half:
 
 
 @pytest.mark.parametrize(
-    ("outcome", "below", "reflects"),
-    [("fail", 1.0, True), ("fail", 0.5, False), ("fail", 0.6, True), ("timeout", 0.5, True), ("error", 0.1, True)],
-)
-def test_near_a_pass_only_what_broke_is_reflected_on(model, sandbox, task, outcome, below, reflects):
-    attempts = loop(model, sandbox, max_attempts=1, reflector=Rules(), reflect_below=below)
-    attempts.evaluator = Half(outcome)
+    ("outcome", "options", "reflects"),
+    [
+        ("fail", {}, True), ("fail", {"reflect_on_last": False}, False), ("pass", {}, False),
+        ("pass", {"reflect_on_success": True}, True), ("fail", {"reflect_below": 1.0}, True),
+        ("fail", {"reflect_below": 0.5}, False), ("fail", {"reflect_below": 0.6}, True),
+        ("timeout", {"reflect_below": 0.5}, True), ("error", {"reflect_below": 0.1}, True),
+    ],
+)  # fmt: skip
+def test_what_is_reflected_on_depends_on_the_outcome_and_its_options(model, sandbox, task, outcome, options, reflects):
+    """Near a pass it is only what broke."""
+    attempts = loop(model, sandbox, max_attempts=1, reflector=Rules(), **options)
+    attempts.evaluator = Half(outcome, passed=outcome == "pass")
     (attempt,) = attempts.attempts(task.public)
     assert (attempt.reflection is not None) == reflects
 
@@ -185,11 +187,3 @@ def test_a_reward_of_exactly_reflect_below_gets_no_reflection(model, sandbox, ta
         attempts.evaluator.verdict = weigh({"tests": 0.5, "types": 0.3, "lint": 0.2}, tests, clean, clean)
         (attempt,) = attempts.attempts(task.public)
         assert attempt.reflection is None, passing
-
-
-@pytest.mark.parametrize("wanted", [False, True])
-def test_success_is_reflected_on_only_when_asked_for(model, sandbox, task, wanted):
-    attempts = loop(model, sandbox, reflector=Rules(), reflect_on_success=wanted)
-    attempts.evaluator = Half("pass", passed=True)
-    (attempt,) = attempts.attempts(task.public)
-    assert (attempt.reflection is not None) == wanted

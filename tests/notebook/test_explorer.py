@@ -1,8 +1,5 @@
 """The explorer, handled as its reader would: filters narrow the list, steps go through attempts, nothing is obeyed."""
 
-import subprocess
-import sys
-
 import pytest
 
 from reflexion_lab.notebook.explore import explore
@@ -77,9 +74,3 @@ def test_only_one_run_can_be_explored(write_run):
     runs = [write_run(LOOPS, name=name) for name in ("a", "b")]
     with pytest.raises(ValueError, match=r"2 runs, expected one"):
         explore(runs)
-
-
-def test_the_module_costs_no_widgets_until_it_shows_itself():
-    heavy = "{'ipywidgets', 'numpy', 'jinja2'}"
-    code = f"import sys, reflexion_lab.notebook.explore; assert not {heavy} & sys.modules.keys()"
-    subprocess.run([sys.executable, "-c", code], check=True)

@@ -140,11 +140,17 @@ def test_a_task_unanswered_twice_ends_the_run_after_the_others(task, sandbox, fo
     assert len(folder.set_aside) == 4
 
 
-def test_a_server_that_is_down_is_not_asked_for_every_task(task, sandbox, folder):
-    model = Flaky(RIGHT, silent=range(10), times=9)
+LASTING = {"problem": lambda: silence("key_refused", is_lasting=True)}
+
+
+@pytest.mark.parametrize(
+    ("fault", "asked"), [({"times": 9}, 1 + PATIENCE + 1), (LASTING, 1)], ids=["down", "a lasting problem"]
+)
+def test_a_server_that_does_not_answer_is_not_asked_for_every_task(task, sandbox, folder, fault, asked):
+    model = Flaky(RIGHT, silent=range(10), **fault)
     with pytest.raises(Unanswered, match="nobody at home"):
         runner(numbered(task, 10), sandbox, folder, model, attempts=1).run()
-    assert len(model.prompts) == 1 + PATIENCE + 1
+    assert len(model.prompts) == asked
 
 
 def test_a_server_that_answers_in_between_is_asked_for_every_task(task, sandbox, folder):
@@ -161,13 +167,6 @@ def test_cached_answers_do_not_reset_the_failures(task, sandbox, folder):
         run.run()
     assert len(folder.set_aside) == 1 + PATIENCE + 1
     assert len(folder.results) == 1 + PATIENCE
-
-
-def test_a_lasting_problem_stops_the_run_at_the_first_call(task, sandbox, folder):
-    model = Flaky(RIGHT, silent=range(10), problem=lambda: silence("key_refused", is_lasting=True))
-    with pytest.raises(Unanswered):
-        runner(numbered(task, 10), sandbox, folder, model, attempts=1).run()
-    assert len(model.prompts) == 1
 
 
 def test_an_unanswered_reflection_restarts_the_loop(task, sandbox, folder):

@@ -197,11 +197,6 @@ def test_a_path_with_signs_of_urls_is_a_path(tmp_path, episode):
     assert path.is_file() and len(list(tmp_path.glob("*.sqlite"))) == 1
 
 
-def test_importing_the_stores_loads_no_sqlalchemy():
-    code = "import sys, reflexion_lab.storage.place; sys.exit('sqlalchemy' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
 @pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGKILL])
 def test_an_own_server_does_not_outlive_the_process_that_started_it(sign):
     script = """

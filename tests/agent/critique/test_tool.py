@@ -33,30 +33,26 @@ def test_no_hidden_test_and_none_of_its_values_is_told(sandbox, task):
     assert "-6" not in str(critique)
 
 
-def test_no_program_is_a_failure_and_not_unknown(sandbox, task):
-    critique = ToolCritic(UnitTests(sandbox)).critique(task, "")
-    assert (critique.severity, critique.confidence) == (1.0, 1.0)
-    assert "no code for double" in critique.issues[0]
+NOT_RUN = Says(outcome="harness_error", issues=("lint by ruff did not run: not found",))
 
 
-@pytest.mark.parametrize("threshold", [0.3, 1.0])
-def test_a_missing_verdict_has_no_confidence(sandbox, task, threshold):
-    critique = ToolCritic(UnitTests(sandbox)).critique(replace(task, visible_tests=()), WRONG)
-    assert not critique.severity < threshold
-    assert (critique.confidence, critique.score) == (0.0, None)
-    assert critique.issues == ("Nothing was found out: the task shows no test",)
-
-
-def test_a_tool_that_did_not_run_says_why(task):
-    critique = ToolCritic(Says(outcome="harness_error", issues=("lint by ruff did not run: not found",))).critique(
-        task, WRONG
-    )
-    assert (critique.severity, critique.confidence, critique.score) == (1.0, 0.0, None)
-    assert "did not run: not found" in critique.issues[0]
-
-
-def test_heuristics_that_ran_no_test_judge_no_draft(task):
-    assert ToolCritic(TrajectoryHeuristics()).critique(task, WRONG).confidence == 0.0
+@pytest.mark.parametrize(
+    ("tool", "program", "verdict", "issue"),
+    [
+        (UnitTests, "", (1.0, 0.0, 1.0), "no code for double"),
+        (UnitTests, WRONG, (1.0, None, 0.0), "Nothing was found out: the task shows no test"),
+        (lambda _: NOT_RUN, WRONG, (1.0, None, 0.0), "lint by ruff did not run: not found"),
+        (lambda _: TrajectoryHeuristics(), WRONG, (1.0, None, 0.0), ""),
+    ],
+    ids=["no program", "no test", "no tool", "heuristics"],
+)
+def test_no_program_is_a_failure_and_without_a_verdict_there_is_no_confidence(
+    sandbox, task, tool, program, verdict, issue
+):
+    shown = task.visible_tests if program == "" else ()
+    critique = ToolCritic(tool(sandbox)).critique(replace(task, visible_tests=shown), program)
+    assert (critique.severity, critique.score, critique.confidence) == verdict
+    assert issue in critique.issues[0]
 
 
 def test_a_linters_finding_counts_as_far_as_its_weight(task):

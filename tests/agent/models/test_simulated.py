@@ -167,12 +167,9 @@ def test_it_takes_its_turn_in_react(sandbox):
     assert "return x + 5" in trajectory.solution
 
 
-def test_a_prompt_of_no_task_of_its_is_an_error():
+def test_a_prompt_of_no_task_and_a_task_without_a_solution_are_errors():
     with pytest.raises(ModelError, match="expected one of the benchmark"):
         SimulatedModel(TASKS).complete([Message(role="user", content="write a poem")], sampling=SAMPLING)
-
-
-def test_a_task_without_a_solution_is_named():
     with pytest.raises(ValueError, match="own/0 has no canonical solution"):
         SimulatedModel([replace(TASKS[0], canonical_solution="")])
 

@@ -74,11 +74,22 @@ def test_a_text_is_embedded_once(hashed, cached):
     assert (cached.hits, cached.misses) == (len(TEXTS), len(TEXTS))
 
 
-def test_unknown_texts_are_embedded_in_one_batch_each_once(hashed, cached):
-    cached.embed(["b", "d"])
-    texts = ["a", "b", "c", "a", "d", "c", "a"]
+MANY = [f"{number % (CHUNK + 7)}" for number in range(2 * CHUNK + 50)]
+ALIKE = ["", " ", "a", "A", "a ", "\ud800", "?", "\u00e9", "e\u0301"]
+
+
+@pytest.mark.parametrize(
+    ("known", "texts", "asked"),
+    [
+        (["b", "d"], ["a", "b", "c", "a", "d", "c", "a"], [["b", "d"], ["a", "c"]]), (ALIKE, ALIKE, [ALIKE]),
+        ([], MANY, [MANY[:CHUNK], MANY[CHUNK : CHUNK + 7]]),
+    ],
+    ids=["in one batch each once", "that differ in one character", "more than a chunk"],
+)  # fmt: skip
+def test_unknown_texts_are_embedded_and_all_come_back_in_order(hashed, cached, known, texts, asked):
+    cached.embed(known)
     assert np.array_equal(cached.embed(texts), right(texts))
-    assert hashed.batches == [["b", "d"], ["a", "c"]]
+    assert [batch for batch in hashed.batches if batch] == asked
 
 
 def test_known_texts_do_not_load_any_weights(path):
@@ -101,19 +112,6 @@ def test_embedders_share_a_file_without_mixing(path):
     for fingerprint in ("one", "other", "one"):
         rows = CachedEmbedder(Hashed(fingerprint), path).embed(TEXTS)
         assert np.array_equal(rows, right(TEXTS, fingerprint))
-
-
-def test_texts_that_differ_in_one_character_are_different(hashed, cached):
-    texts = ["", " ", "a", "A", "a ", "\ud800", "?", "\u00e9", "e\u0301"]
-    cached.embed(texts)
-    assert np.array_equal(cached.embed(texts), right(texts))
-    assert hashed.batches == [texts]
-
-
-def test_more_texts_than_a_chunk_come_back_in_order(hashed, cached):
-    texts = [f"{number % (CHUNK + 7)}" for number in range(2 * CHUNK + 50)]
-    assert np.array_equal(cached.embed(texts), right(texts))
-    assert sum(map(len, hashed.batches)) == CHUNK + 7
 
 
 def test_rows_may_be_written_to_without_harm(cached):

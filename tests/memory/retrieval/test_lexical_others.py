@@ -30,14 +30,11 @@ class Fixed:
         return self.hits[:k]
 
 
-def test_a_hybrid_adds_reciprocal_places():
+def test_a_hybrid_adds_reciprocal_places_and_equal_sums_tie_whoever_gave_them():
     hits = Hybrid([Fixed(4, 7), Fixed(7, 9)]).rank("q", 5)
     expected = {7: 1 / 62 + 1 / 61, 4: 1 / 61, 9: 1 / 62}
     assert [hit.number for hit in hits] == [7, 4, 9]
     assert [hit.score for hit in hits] == pytest.approx([expected[hit.number] * 61 / 2 for hit in hits])
-
-
-def test_equal_sums_tie_in_a_hybrid_whoever_gave_the_places():
     hits = Hybrid([Fixed(1, 2, 3), Fixed(2, 3, 1), Fixed(3, 1, 2)]).rank("q", 5)
     assert [hit.number for hit in hits] == [3, 2, 1]
     assert len({hit.score for hit in hits}) == 1

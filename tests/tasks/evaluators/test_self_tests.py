@@ -53,34 +53,27 @@ def test_a_reply_without_a_test_is_an_empty_suite(task, style, reply):
     assert writing(reply, style=style).write(task.public).tests == ()
 
 
-def test_tests_beyond_the_maximum_are_dropped_and_what_is_dropped_counts_towards_none(task):
-    written = writing("\n".join(f"assert double({i}) == {2 * i}" for i in range(5)), max_tests=3).write(task.public)
-    assert written.tests == tuple(f"assert double({i}) == {2 * i}" for i in range(3))
-    assert written.dropped == {f"assert double({i}) == {2 * i}": "one too many" for i in (3, 4)}
-    written = writing("assert 1\nassert x\nassert double(3) == 6", max_tests=1).write(task.public)
-    assert written.tests == ("assert double(3) == 6",)
-    assert written.dropped == {"assert 1": "no call", "assert x": "no call"}
+DOUBLES = [f"assert double({n}) == {2 * n}" for n in range(5)]
+CUT = "assert double(6) == 1"  # the 2 of 12 is missing
 
 
-def test_an_unfinished_test_ends_where_the_next_one_begins(task):
-    written = writing("assert double(\nassert double(2) == 4\n1) == 2").write(task.public)
-    assert written.tests == ("assert double(2) == 4",)
-    assert written.dropped == {"assert double(": "no Python"}
-
-
-def test_the_last_line_of_a_reply_that_was_cut_is_no_test(task):
-    cut = "assert double(1) == 2\nassert double(6) == 1"  # the 2 of 12 is missing
-    written = writing(cut, finish_reason="length").write(task.public)
-    assert written.tests == ("assert double(1) == 2",)
-    assert written.dropped == {"assert double(6) == 1": "cut off"}
-    assert len(writing(cut).write(task.public).tests) == 2
-
-
-def test_tests_that_the_task_shows_are_dropped_on_demand(task):
-    reply = "assert double(2)==4\nassert double(3)==6"
-    assert len(writing(reply).write(task.public).tests) == 2
-    written = writing(reply, drop_visible=True).write(task.public)
-    assert written.dropped == {"assert double(2) == 4": "shown by the task"}
+@pytest.mark.parametrize(
+    ("reply", "options", "tests", "dropped"),
+    [
+        (DOUBLES, {"max_tests": 3}, DOUBLES[:3], dict.fromkeys(DOUBLES[3:], "one too many")),
+        (["assert 1", "assert x", DOUBLES[3]], {"max_tests": 1}, DOUBLES[3:4],
+         {"assert 1": "no call", "assert x": "no call"}),
+        (["assert double(", DOUBLES[2], "1) == 2"], {}, DOUBLES[2:3], {"assert double(": "no Python"}),
+        ([DOUBLES[1], CUT], {"finish_reason": "length"}, DOUBLES[1:2], {CUT: "cut off"}),
+        ([DOUBLES[1], CUT], {}, [DOUBLES[1], CUT], {}),
+        (["assert double(2)==4", DOUBLES[3]], {"drop_visible": True}, DOUBLES[3:4], {DOUBLES[2]: "shown by the task"}),
+        (["assert double(2)==4", DOUBLES[3]], {}, DOUBLES[2:4], {}),
+    ],
+    ids=["too many", "dropped ones count not", "unfinished", "cut off", "whole", "shown", "shown, not asked for"],
+)  # fmt: skip
+def test_what_is_no_test_or_too_much_is_dropped_with_its_reason(task, reply, options, tests, dropped):
+    written = writing("\n".join(reply), **options).write(task.public)
+    assert (written.tests, written.dropped) == (tuple(tests), dropped)
 
 
 @pytest.mark.parametrize(("options", "message"), [

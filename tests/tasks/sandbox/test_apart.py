@@ -58,19 +58,20 @@ def test_a_request_has_nothing_of_the_expected_value():
     assert constants == ["given"]
 
 
-def test_the_position_of_a_call_is_hidden(sandbox):
-    assert sandbox.run(COLUMNS, "f", ["assert True == f(7) and True == f(8)"]).checks[0].outcome == "pass"
+OWN_CLOSE = "def close(a, b): return abs(a - b) < 0.1"
 
 
-def test_a_setups_own_close_replaces_the_known_one(sandbox):
-    own = "def close(a, b): return abs(a - b) < 0.1"
-    run = sandbox.run("def f(x): return x + 0.05", "f", ["assert close(f(1), 1)"], own).checks[0]
-    assert run.outcome == "pass"
-
-
-def test_functions_of_earlier_checks_are_out_of_reach(sandbox):
-    checks = ["def reference(x): return 7 * x", "assert f(5) == reference(5)"]
-    assert [check.outcome for check in sandbox.run(FORGING, "f", checks).checks] == ["pass", "fail"]
+@pytest.mark.parametrize(
+    ("program", "checks", "setup", "outcomes"),
+    [
+        (COLUMNS, ["assert True == f(7) and True == f(8)"], "", ["pass"]),
+        ("def f(x): return x + 0.05", ["assert close(f(1), 1)"], OWN_CLOSE, ["pass"]),
+        (FORGING, ["def reference(x): return 7 * x", "assert f(5) == reference(5)"], "", ["pass", "fail"]),
+    ],
+    ids=["the position of a call is hidden", "an own `close` replaces ours", "no functions of earlier checks"],
+)
+def test_what_a_program_reaches_is_what_a_check_gives_it(sandbox, program, checks, setup, outcomes):
+    assert [check.outcome for check in sandbox.run(program, "f", checks, setup).checks] == outcomes
 
 
 def test_a_program_is_called_whatever_its_name(sandbox):

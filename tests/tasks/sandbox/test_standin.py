@@ -57,13 +57,6 @@ def test_forged_messages_are_at_most_another_answer(sandbox, descriptor, message
     assert outcome in ("fail", "error", "early_exit")
 
 
-def test_an_exception_of_the_program_is_no_pass(sandbox):
-    program = "class P(Exception):\n    _report = ['pass', '', '', 0]\ndef f(x):\n    raise P\n"
-    forged = "def f(x):\n    e = ValueError()\n    e._report = ['pass', '', '', 0]\n    raise e\n"
-    for source in (program, forged):
-        assert sandbox.run(source, "f", ["for x in [1]:\n    f(x)"]).checks[0].outcome == "error"
-
-
 def test_a_candidate_that_ends_cannot_be_caught(sandbox):
     program = "import os\ndef f(x):\n    os._exit(0)\n"
     check = "try:\n    f(1)\nexcept BaseException:\n    pass"
@@ -225,7 +218,12 @@ def test_exceptions_travel(sandbox, raised, caught):
     assert (result.outcome, result.message, result.in_process) == ("pass", "", False)
 
 
-FORGERIES = yaml.safe_load((Path(__file__).parent / "forgeries.yaml").read_text())
+FORGERIES = yaml.safe_load((Path(__file__).parent / "forgeries.yaml").read_text()) | {
+    "an exception": "class P(Exception):\n    _report = ['pass', '', '', 0]\ndef f(x):\n    raise P\n",
+    "its report": "def f(x):\n    e = ValueError()\n    e._report = ['pass', '', '', 0]\n    raise e\n",
+    "a class": "class f:\n    def __init__(self, x): pass\n", "a function": "def f(x): return lambda: x",
+    "a generator": "def f(x): yield x",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("program", FORGERIES.values(), ids=FORGERIES)
@@ -233,13 +231,6 @@ def test_no_check_that_runs_apart_is_forged(sandbox, program):
     for check in ("for x in (1,):\n    assert f(x) == 31337", "def check(c):\n    assert c(1) == 31337\ncheck(f)"):
         result = sandbox.run(program, "f", [check]).checks[0]
         assert (result.outcome in ("fail", "error", "early_exit"), result.in_process) == (True, False)
-
-
-def test_a_program_cannot_turn_its_check_into_one_in_process(sandbox):
-    check = "for x in (1,):\n    assert f(x) == 2"
-    for program in ("class f:\n    def __init__(self, x): pass\n", "def f(x): return lambda: x", "def f(x): yield x"):
-        result = sandbox.run(program, "f", [check]).checks[0]
-        assert (result.outcome, result.in_process) == ("fail", False)
 
 
 SENDS = (
