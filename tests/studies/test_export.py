@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.summary import summary
 from reflexion_lab.cli.main import main
-from reflexion_lab.records import Message, Step, Usage
+from reflexion_lab.records import Critique, Message, Step, Usage
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.studies.export import atif, inspect_log
 from tests import builders
@@ -148,6 +148,31 @@ def test_turns_tools_and_roles_are_kept_and_upper_bounds_named(write_run, tmp_pa
     assert (call["function_name"], call["arguments"]) == ("act", {"action": "look"})
     assert trajectories["a_b"]["steps"][0]["llm_call_count"] == 0
     assert "upper_bound" in back.results.scores[0].metrics and back.eval.tags == ["upper bound: hidden tests"]
+
+
+def test_the_feedback_stands_at_the_submitted_draft_and_every_prompt_and_tool_is_there(write_run, tmp_path, attempt):
+    """Of several drafts, an earlier one is submitted; a critic's and a reviser's prompts are new conversations."""
+    ask, correct = ((Message(role="user", content=text),) for text in ("write", "correct"))
+    paid, rung = Usage(calls=1, completion_tokens=1), Usage(calls=1, completion_tokens=5, uncounted_replies=1)
+    notes = Critique(severity=1.0, issues=("adds 2",), source="tests", seconds=2.0)
+    drafts = (Step(program="right", reply="right", messages=ask, usage=paid, critique=notes, seconds=3.0),
+              Step(program="wrong", reply="wrong", messages=correct, usage=paid, observation="1 of 2"))  # fmt: skip
+    several, retry = attempt("a", 1, 0.0), attempt("a", 2, 1.0)
+    work = replace(several.trajectory, messages=ask, steps=drafts, usage=paid + paid, reply="right", solution="right")
+    next_model = replace(retry.trajectory, strategy="escalation", usage=Usage(), others={"strong": rung})
+    both = [replace(several, trajectory=work), replace(retry, trajectory=next_model)]
+    _, back, trajectories = exported(write_run(attempts={"a": both}), tmp_path)
+    first, second, third = (s for s in trajectories["a"]["steps"] if s.get("llm_call_count"))
+    assert [step["extra"]["role"] for step in (first, second, third)] == ["actor", "actor", "strong"]
+    assert [len(step["observation"]["results"]) for step in (first, second)] == [1, 1]
+    assert first["observation"]["results"][0]["extra"]["outcome"] == both[0].evaluation.outcome
+    assert [s["message"] for s in trajectories["a"]["steps"][:5]] == ["write", "right", "adds 2", "correct", "wrong"]
+    (sample,) = back.samples
+    calls = [event for event in sample.events if event.event == "model"]
+    assert [call.output.completion for call in calls][:2] == ["right", "wrong"] and calls[2].role == "strong"
+    assert sample.output.completion == next_model.solution and calls[2].output.usage is None
+    assert sample.model_usage == {} and sample.role_usage.keys() >= {"actor"} and "strong" not in sample.role_usage
+    assert math.isclose(sample.working_time, sum(each.seconds for each in both))
 
 
 def test_no_hidden_test_and_no_secret_is_in_an_export(tmp_path, capsys):

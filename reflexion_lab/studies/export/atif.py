@@ -1,7 +1,8 @@
 """Tasks as ATIF trajectories (Agent Trajectory Interchange Format, RFC 0001 of Harbor), version 1.8.
 
-Steps are prompts (`system`, `user`) and calls (`agent`), the actor's with what its tool returned and the feedback as
-observations; then the reflection. A retry is a new conversation, so its prompt follows.
+Steps are prompts (`system`, `user`) and calls (`agent`), the actor's with what its tool returned as observations, and
+the submitted draft's with the feedback; then the reflection. A retry is a new conversation, so its prompt follows, and
+so does that of a critic or a revision.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import msgspec
 
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.io import files
-from reflexion_lab.records import Evaluation, Usage
+from reflexion_lab.records import Evaluation, Message, Usage
 from reflexion_lab.studies.export.turns import is_in_dollars, models, turns, verdict
 
 
@@ -51,30 +52,43 @@ def trajectory(log: Log, task_id: str) -> dict[str, Any]:
 def _steps(log: Log, task_id: str) -> Iterator[dict[str, Any]]:
     names, is_priced = models(log), is_in_dollars(log)
     for attempt in log.attempts[task_id]:
-        extra: dict[str, Any] = {"attempt": attempt.number}
-        for message in attempt.trajectory.messages:
-            source = {"system": "system", "assistant": "agent"}.get(message.role, "user")
-            of_model = {"llm_call_count": 0} if source == "agent" else {}
-            yield {"source": source, "message": message.content, **of_model, "extra": extra}
-        step: dict[str, Any] = {}
+        extra: dict[str, Any] = {"attempt": attempt.number, "parent": attempt.parent}
+        steps, prompt = list[dict[str, Any]](), tuple[Message, ...]()
+        goes_on, judged = False, 0
         for number, turn in enumerate(turns(attempt)):
             if isinstance(turn, Evaluation):
-                judged = {"outcome": turn.outcome, "reward": turn.reward}
-                result = {"content": turn.feedback or turn.outcome, "extra": judged}
-                step.setdefault("observation", {"results": []})["results"].append(result)
+                facts = {"outcome": turn.outcome, "reward": turn.reward}
+                _observe(steps[judged], content=turn.feedback or turn.outcome, extra=facts)
                 continue
-            yield from [step] if step else []
-            step = {"source": "agent", "message": turn.reply, "llm_call_count": turn.usage.calls}
-            step |= {"model_name": names.get(turn.role, names["actor"]), "extra": {**extra, "role": turn.role}}
-            if turn.usage.calls:  # else no model wrote it, and the format allows neither
+            if turn.messages and turn.messages != prompt and not goes_on:  # else what follows it are steps
+                prompt = turn.messages
+                steps += [_prompt(message, {**extra, "role": turn.role}) for message in prompt]
+            goes_on, judged = bool(turn.tool or turn.seen), len(steps) if turn.is_submitted else judged
+            step: dict[str, Any] = {"source": "agent", "message": turn.reply, "llm_call_count": turn.usage.calls}
+            step["extra"] = {**extra, "role": turn.role}
+            if turn.usage.calls:  # else no model wrote it, and the format allows none of these
+                step |= {"model_name": names.get(turn.role, names["actor"])}
                 step |= {"metrics": _metrics(turn.usage, is_priced)}
                 step |= {"reasoning_content": turn.thought} if turn.thought else {}
+            steps.append(step)
             if turn.tool:
                 name = f"{attempt.number}-{number}"
                 call = {"tool_call_id": name, "function_name": turn.tool, "arguments": dict(turn.arguments)}
                 step["tool_calls"] = [call]
-                step["observation"] = {"results": [{"source_call_id": name, "content": turn.seen}]}
-        yield step
+                _observe(step, source_call_id=name, content=turn.seen)
+            elif turn.seen:
+                _observe(step, content=turn.seen)
+        yield from steps
+
+
+def _prompt(message: Message, extra: dict[str, Any]) -> dict[str, Any]:
+    source = {"system": "system", "assistant": "agent"}.get(message.role, "user")
+    of_model = {"llm_call_count": 0} if source == "agent" else {}
+    return {"source": source, "message": message.content, **of_model, "extra": extra}
+
+
+def _observe(step: dict[str, Any], **result: Any) -> None:
+    step.setdefault("observation", {"results": []})["results"].append(result)
 
 
 def _metrics(usage: Usage, is_priced: bool) -> dict[str, int | float]:

@@ -5,9 +5,8 @@ Hidden tests are in no log. Times of single events are not recorded: the seconds
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from functools import reduce
-from operator import add
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -40,7 +39,6 @@ def save(path: Path, log: Log) -> Path:
     without results.
     """
     transcripts, is_done = [_Transcript(log, task_id) for task_id in log.attempts], is_complete(log)
-    spent = {role: _usage(usage, is_in_dollars(log)) for role, usage in summary(log).usage.items()}
     end = _start(log) + timedelta(seconds=sum(attempt.seconds for attempt in log.every))
     n, ended = log.manifest.n_expected, len(log.attempts) - len(log.unscored)
     document = logs.EvalLog(
@@ -50,7 +48,7 @@ def save(path: Path, log: Log) -> Path:
         stats=logs.EvalStats(started_at=_start(log).isoformat(), completed_at=end.isoformat() if is_done else ""),
         samples=[transcript.sample() for transcript in transcripts],
     )
-    document.stats.role_usage, document.stats.model_usage = spent, _by_model(spent, models(log))
+    document.stats.role_usage, document.stats.model_usage = _spent(log, summary(log).usage)
     logs.write_eval_log(document, path)
     return path
 
@@ -81,14 +79,17 @@ def _result(log: Log) -> logs.EvalScore:
     values: dict[str, float] = {}
     if verdicts:
         share, means = linearised(by_cluster(verdicts, log.clusters))
-        error = float(means.std(ddof=1)) / len(means) ** 0.5 if len(means) > 1 else 0.0
-        values = {"upper_bound" if log.is_upper_bound else "accuracy": share, "stderr": error}
+        values = {"upper_bound" if log.is_upper_bound else "accuracy": share}
+        values |= {"stderr": float(means.std(ddof=1)) / len(means) ** 0.5} if len(means) > 1 else {}
     metrics = {name: logs.EvalMetric(name=name, value=value) for name, value in values.items()}
     n, every = len(verdicts), len(log.attempts)
     return logs.EvalScore(name=JUDGE, scorer=JUDGE, scored_samples=n, unscored_samples=every - n, metrics=metrics)
 
 
-def _usage(usage: Usage, is_priced: bool) -> model.ModelUsage:
+def _usage(usage: Usage, is_priced: bool) -> model.ModelUsage | None:
+    """None where the server did not count all tokens."""
+    if usage.uncounted:
+        return None
     return model.ModelUsage(
         input_tokens=usage.prompt_tokens - usage.cached_tokens, input_tokens_cache_read=usage.cached_tokens or None,
         output_tokens=usage.completion_tokens, reasoning_tokens=usage.reasoning_tokens or None,
@@ -96,9 +97,15 @@ def _usage(usage: Usage, is_priced: bool) -> model.ModelUsage:
     )  # fmt: skip
 
 
-def _by_model(spent: dict[str, model.ModelUsage], names: dict[str, str]) -> dict[str, model.ModelUsage]:
-    of_roles = {role: names.get(role, names["actor"]) for role in spent}
-    return {name: reduce(add, (spent[role] for role in spent if of_roles[role] == name)) for name in of_roles.values()}
+def _spent(log: Log, roles: Mapping[str, Usage]) -> tuple[dict[str, model.ModelUsage], dict[str, model.ModelUsage]]:
+    """Usage by role, and by model, the latter empty where that of a role is unknown: readers add it up."""
+    names = models(log)
+    spent = {role: used for role, usage in roles.items() if (used := _usage(usage, is_in_dollars(log)))}
+    by_model: dict[str, model.ModelUsage] = {}
+    for role, used in spent.items() if len(spent) == len(roles) else ():
+        name = names.get(role, names["actor"])
+        by_model[name] = by_model[name] + used if name in by_model else used
+    return spent, by_model
 
 
 def _message(role: str, text: str) -> Any:
@@ -115,7 +122,7 @@ class _Transcript:
         self.messages, self.prompt = list[model.ChatMessage](), list[model.ChatMessage]()
         self.events: list[event.Event] = []
         self.outputs: dict[int, model.ModelOutput] = {}
-        """The actor's last, by attempt."""
+        """Of the submitted drafts, by attempt."""
 
     def sample(self) -> logs.EvalSample:
         log, (base, epoch), result = self.log, identity(self.task_id), self.log.results[self.task_id]
@@ -123,7 +130,7 @@ class _Transcript:
         for attempt in attempts:
             self._attempt(attempt)
             roles |= {role: roles.get(role, Usage()) + usage for role, usage in attempt.usage.items()}
-        spent = {role: _usage(usage, self.is_priced) for role, usage in roles.items()}
+        by_role, by_model = _spent(log, roles)
         submitted, is_broken = submitted_at(attempts), self.task_id in log.unscored
         score = None if is_broken or result.split == "train" else self._score(submitted)
         if score:
@@ -137,8 +144,8 @@ class _Transcript:
         return logs.EvalSample(
             id=base, epoch=epoch, input=self.prompt or base, metadata=facts,
             target="the hidden tests pass", messages=self.messages, output=self.outputs[submitted.number],
-            scores={JUDGE: score} if score else {}, events=self.events, role_usage=spent,
-            model_usage=_by_model(spent, self.names), total_time=result.duration, working_time=self.seconds,
+            scores={JUDGE: score} if score else {}, events=self.events, role_usage=by_role,
+            model_usage=by_model, total_time=result.duration, working_time=self.seconds,
             uuid=f"{log.manifest.run_id}/{self.task_id}", error=error if is_broken else None,
             limit=limit if result.stop_reason in CUT else None,
         )  # fmt: skip
@@ -159,7 +166,7 @@ class _Transcript:
         for turn in turns(attempt):
             if isinstance(turn, Evaluation):
                 self._feedback(turn)
-            elif (output := self._call(turn)) and turn.role == "actor":
+            elif (output := self._call(turn)) and turn.is_submitted:
                 self.outputs[attempt.number] = output
         self._add(event.SpanEndEvent, id=self.span)
         self.span = ""
@@ -176,10 +183,10 @@ class _Transcript:
         prompt, place = [_message(each.role, each.content) for each in call.messages], f"call-{len(self.events)}"
         if not self.messages:
             self.messages, self.prompt = [*prompt], prompt
-        name = self.names.get(call.role, self.names["actor"])
+        name = self.names.get(call.role, self.names["actor"]) if call.usage.calls else ""
         text = f"{call.thought}\n\n{call.reply}" if call.thought else call.reply
         tools = [tool.ToolCall(id=place, function=call.tool, arguments=dict(call.arguments))] if call.tool else None
-        reply = model.ChatMessageAssistant(id=place, content=text, model=name, tool_calls=tools)
+        reply = model.ChatMessageAssistant(id=place, content=text, model=name or None, tool_calls=tools)
         choice = model.ChatCompletionChoice(message=reply, stop_reason=STOPS.get(call.finish_reason, "unknown"))
         usage = _usage(call.usage, self.is_priced)
         output = model.ModelOutput(model=name, choices=[choice], usage=usage, time=call.usage.seconds)
@@ -188,10 +195,12 @@ class _Transcript:
                       config=model.GenerateConfig(), output=output)  # fmt: skip
         else:
             self._add(event.InfoEvent, source=call.role, data=text)
-        self.seconds += call.usage.seconds
+        self.seconds += call.usage.seconds + call.seconds
         self.messages.append(reply)
         if call.tool:
             self.messages.append(model.ChatMessageTool(content=call.seen, tool_call_id=place, function=call.tool))
+        elif call.seen:
+            self.messages.append(model.ChatMessageUser(content=call.seen))
         return output
 
     def _add(self, kind: Any, **fields: Any) -> None:

@@ -14,7 +14,9 @@ from reflexion_lab.records import Attempt, Evaluation, Message, Step, Usage
 
 class Call(NamedTuple):
     """One turn of a model, or a text without one, whose usage has no call. `thought`: reasoning beside the reply;
-    `tool`: its tool, `act` for an action of a world; `seen`: what it returned. Prompts of reflections are not recorded.
+    `tool`: its tool, `act` for an action of a world; `seen`: what it returned, or what came of the draft.
+    `finish_reason`: "" where it is not recorded. `is_submitted`: the feedback judges this draft. `seconds`: of its
+    tools. Prompts of reflections are not recorded.
     """
 
     role: str
@@ -25,21 +27,31 @@ class Call(NamedTuple):
     tool: str = ""
     arguments: Mapping[str, str] = MappingProxyType({})
     seen: str = ""
-    finish_reason: str = "stop"
+    finish_reason: str = ""
+    is_submitted: bool = False
+    seconds: float = 0.0
 
 
 def turns(attempt: Attempt) -> Iterator[Call | Evaluation]:
-    """Calls of the actor and its critic, the feedback, and the reflection, if it has words."""
+    """Calls of the actor, what its critic wrote, the feedback, and the reflection, if it has words."""
     work, words = attempt.trajectory, attempt.reflection
-    alone = Step(thought=work.rationale, messages=work.messages, reply=work.reply or work.solution, usage=work.usage)
-    for step in work.steps or (alone,):
+    final, role, usage = work.reply or work.solution, "actor", work.usage
+    if work.strategy == "escalation" and work.others and not usage.calls:  # it counts as the rung's, the last role
+        role, usage = [*work.others.items()][-1]
+    alone = Step(thought=work.rationale, messages=work.messages, reply=final, program=work.solution, usage=usage)
+    steps = work.steps or (alone,)
+    submitted = max(range(len(steps)), key=lambda number: (steps[number].program == work.solution, number))
+    for number, step in enumerate(steps):
         reply, seen = step.reply or step.program or step.action, step.error or step.observation
         thought = "" if step.thought in reply else step.thought
         is_act = work.extraction in ("play", "finish") and step.action
         tool, arguments = ("act", {"action": step.action}) if is_act else (step.action, {})
-        yield Call("actor", step.messages, reply, step.usage, thought, tool, arguments, seen, work.finish_reason)
-        if (critique := step.critique) and critique.messages:
-            yield Call("critic", critique.messages, critique.reply, critique.usage)
+        reason = work.finish_reason if reply == final else ""
+        judged = number == submitted
+        yield Call(role, step.messages, reply, step.usage, thought, tool, arguments, seen, reason, judged, step.seconds)
+        if critique := step.critique:
+            text = critique.reply or "\n".join((*critique.issues, *critique.suggestions))
+            yield Call("critic", critique.messages, text, critique.usage, seconds=critique.seconds)
     yield attempt.evaluation
     if words and (words.text or any(words.texts)):
         text = words.text or "\n".join(f"{label}: {statement}" for label, statement in words.statements)
