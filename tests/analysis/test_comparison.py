@@ -275,10 +275,24 @@ def test_money_of_two_currencies_is_not_compared(run, respent):
 def test_baseline_is_feedback_only_else_the_first_non_oracle(run, pair):
     bound = [run("oracle", BASE, s, feedback_source="oracle") for s in (7, 8)]
     words, base = pair((7, 8), words=WORDS), pair((7, 8), feedback_only=BASE)
-    assert compare(arms(bound)).baseline is None
     assert compare(arms([*bound, *words])).baseline == "words"
     assert compare(arms([*bound, *words, *base])).baseline == "feedback_only"
     assert compare(arms([*words, *base]), "words").baseline == "words"
+
+
+def test_upper_bounds_alone_differ_as_upper_bounds(run):
+    bounds = [
+        run(arm, many(won), s, feedback_source="oracle")
+        for arm, won in (("reflexion", 24), ("retry", 10))
+        for s in (1, 2)
+    ]
+    comparison = compare(arms(bounds))
+    assert (comparison.baseline, comparison.reason) == ("retry", "repeated draws without feedback")
+    difference = named(comparison, "reflexion").differences["as_run"]
+    assert difference.value == pytest.approx(0.35)
+    assert 0 < difference.low < 0.35 < difference.high
+    assert (difference.metric, difference.verdict, difference.p_holm) == ("upper_bound", "UPPER BOUND", None)
+    assert compare(arms(bounds), "reflexion").baseline == "reflexion"
 
 
 @pytest.mark.parametrize(

@@ -37,8 +37,7 @@ class Comparison(Record, frozen=True, kw_only=True):
     """A row per arm, in the order of the arms."""
 
     benchmark: str
-    baseline: str | None
-    """None if every arm is an upper bound."""
+    baseline: str
     reason: str = ""
     """Why this arm is the baseline."""
     units: tuple[str, ...]
@@ -60,7 +59,7 @@ class Comparison(Record, frozen=True, kw_only=True):
             unpriced = unpriced.replace(label, names[label])
         return replace(
             self,
-            baseline=None if self.baseline is None else names[self.baseline],
+            baseline=names[self.baseline],
             unpriced=unpriced,
             rows=tuple(replace(row, arm=names[row.arm]) for row in self.rows),
             best=self.best and replace(self.best, arm=names[self.best.arm]),
@@ -86,9 +85,8 @@ class Comparison(Record, frozen=True, kw_only=True):
     @property
     def lines(self) -> list[Line]:
         """All figures of all arms."""
-        base = self.baseline or ""
         every = ((row, line) for row in self.rows for line in row.lines)
-        return [replace(line, arm=row.arm, baseline=base if line.budget else "") for row, line in every]
+        return [replace(line, arm=row.arm, baseline=self.baseline if line.budget else "") for row, line in every]
 
     @property
     def document(self) -> dict[str, Any]:
@@ -125,10 +123,10 @@ def compare(
     Raises ConfigError: a margin out of range; no arm; two arms of one name; an unknown unit or baseline; different
     benchmarks; `cost` without prices. `baseline`: label of an arm, or its short name; by default that of the registered
     study, else `feedback_only`, `retry` or `simple`, else in a grid the cell with the lab's own values, else the first
-    arm that is not an upper bound. `unit`: unit of a budget beside equal attempts: `completion_tokens`, `tokens`,
-    `calls` or `cost`; `attempts` for none. By default completion tokens, tokens, and cost where all arms have a price
-    in one currency. `study`: registered study; without one every comparison is exploratory. `margin`: equivalence
-    margin in (0, 1]; by default that of the study, or none.
+    arm; an upper bound only where all arms are. `unit`: unit of a budget beside equal attempts: `completion_tokens`,
+    `tokens`, `calls` or `cost`; `attempts` for none. By default completion tokens, tokens, and cost where all arms have
+    a price in one currency. `study`: registered study; without one every comparison is exploratory. `margin`:
+    equivalence margin in (0, 1]; by default that of the study, or none.
     """
     if unit not in (None, ATTEMPTS):
         check_unit(str(unit))
@@ -147,13 +145,13 @@ def compare(
     rows = [row(arm, base, longest, units, study, margin) for arm in arms]
     return Comparison(
         benchmark=arms[0].logs[0].manifest.benchmark,
-        baseline=base.label if base else None,
+        baseline=base.label,
         reason=reason,
         units=units,
         unpriced="" if unit else unpriced,
         margin=margin,
         rows=tuple(_corrected(rows, units)),
-        best=best_cell(arms, base) if base and not any(row.refused for row in rows) else None,
+        best=None if any(row.refused for row in rows) else best_cell(arms, base),
     )
 
 
@@ -188,26 +186,29 @@ def _unpriced(arms: Sequence[Arm]) -> str:
     return f"prices are in {', '.join(paid)}" if len(paid) > 1 else ""
 
 
-def _baseline(arms: Sequence[Arm], label: str | None, study: Registration | None) -> tuple[Arm | None, str]:
-    """The baseline and the reason for it; None if all arms are upper bounds."""
-    eligible = {arm.label: arm for arm in arms if not arm.is_upper_bound}
+def _baseline(arms: Sequence[Arm], label: str | None, study: Registration | None) -> tuple[Arm, str]:
+    """The baseline and the reason for it; an upper bound only where all arms are: its difference is none of pass@1."""
+    eligible = {arm.label: arm for arm in arms if not arm.is_upper_bound} or {arm.label: arm for arm in arms}
     if label is None:
         if study and study.baseline in eligible:
             return eligible[study.baseline], "registered baseline"
         wanted = {study.baseline.split(" ")[0]: "registered baseline"} if study else {}  # labels depend on --by
-        for control, reason in (wanted | CONTROLS | {"": "the first arm"}).items():
-            if names := [name for name in eligible if not control or name.split(" ")[0] == control]:
-                cell = default_cell(names)
-                words = [reason] * bool(control) + ["the lab's default"] * bool(cell) or [reason]
-                return eligible[cell or names[0]], ", ".join(words)
-        return None, ""
+        of_controls = (
+            (reason, names)
+            for control, reason in (wanted | CONTROLS).items()
+            if (names := [name for name in eligible if name.split(" ")[0] == control])
+        )
+        reason, names = next(of_controls, ("", list(eligible)))
+        cell = default_cell(names)
+        words = ", ".join([reason] * bool(reason) + ["the lab's default"] * bool(cell))
+        return eligible[cell or names[0]], words or "the first arm"
     short_of = short_names([arm.label for arm in arms])
     for name, short in short_of.items():
         if label in (name, short):
             if name in eligible:
                 return eligible[name], "as asked"
             raise ConfigError("baseline", f"{label!r}, an upper bound", "an arm that saw no hidden test")
-    known = ", ".join(short_of[name] for name in eligible) or "all are upper bounds"
+    known = ", ".join(short_of[name] for name in eligible)
     raise ConfigError("baseline", repr(label), f"one of the arms: {known}")
 
 

@@ -100,19 +100,19 @@ class Row(Record, frozen=True, kw_only=True):
 
 def row(
     arm: Arm,
-    base: Arm | None,
+    base: Arm,
     longest: int,
     units: Sequence[str],
     study: Registration | None = None,
     margin: float | None = None,
 ) -> Row:
-    """The row of an arm in a comparison; without differences if `base`, the baseline, is None.
+    """The row of an arm in a comparison. `base`: the baseline.
 
     `longest`: attempts of the longest loop of all arms. `units`: of the equal budgets. `margin`: of equivalence.
     """
     curve = tuple(fmean(arm.verdicts(t).values()) for t in range(1, longest + 1))
-    others = base.attempts.keys() if base else arm.attempts.keys()
-    refused = NO_PAIR if base and arm.judged.keys().isdisjoint(base.judged) else ""
+    others = base.attempts.keys()
+    refused = NO_PAIR if arm.judged.keys().isdisjoint(base.judged) else ""
     partner = None if refused or base is arm else base
     unmatched = _unmatched(arm, partner, units) if partner else {}
     budgets = [AS_RUN, *(f"equal_{unit}" for unit in units)] if partner else []

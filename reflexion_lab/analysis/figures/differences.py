@@ -70,9 +70,9 @@ MISSING = "no difference to a baseline", "two arms or more on the same tasks and
 
 @figure(30, is_compared=True, missing=MISSING)
 def drawing(comparison: Comparison, arms: Sequence[Arm]) -> Drawing | None:
-    """None without any difference: one arm, no baseline, or all refused."""
+    """None without any difference: one arm, or all refused."""
     arm_rows = [row for row in comparison.rows if row.differences]
-    if not arm_rows or comparison.baseline is None:
+    if not arm_rows:
         return None
     known = {comparison.baseline, *(row.arm for row in arm_rows)}
     lines = [(row.arm, *_cells(each)) for row in arm_rows for each in comparison.shown(row).values()]

@@ -158,17 +158,20 @@ def _same_calls(rows: Sequence[Row]) -> Iterator[str]:
 
 def _noise(comparison: Comparison) -> Iterator[str]:
     """The difference between the baseline and itself with other draws, for each such arm."""
-    base = next((row for row in comparison.rows if row.arm == comparison.baseline), None)
-    for row in comparison.rows if base else ():
+    base = next(row for row in comparison.rows if row.arm == comparison.baseline)
+    for row in comparison.rows:
         each = row.differences.get(EQUAL_ATTEMPTS) or row.differences.get(AS_RUN)
-        if base and each and row.of.is_again(base.of):
+        if each and row.of.is_again(base.of):
             noise = f"A/A {cells.estimate(each, signed=True)} points"
             yield f"NOISE: {noise}: {plain(row.arm)} is the baseline with other draws; an effect inside it may be, too"
 
 
 def _too_few(comparison: Comparison) -> Iterator[str]:
     bases = [row.of for row in comparison.rows if row.arm == comparison.baseline]
-    tested = [row for row in comparison.rows if not (row.of.is_upper_bound or any(map(row.of.is_again, bases)))]
+    is_alike = any(base.is_upper_bound for base in bases)  # upper bounds are a family of their own beside none
+    tested = [
+        row for row in comparison.rows if row.of.is_upper_bound <= is_alike and not any(map(row.of.is_again, bases))
+    ]
     for name, each in ((name, each) for row in tested for name, each in comparison.shown(row).items()):
         family = sum(name in other.differences for other in tested)
         if text := too_few(each.clusters, each.tasks, family):
@@ -217,9 +220,9 @@ def exclusions(comparison: Comparison) -> Iterator[str]:
     for row in comparison.rows:
         if lacking := row.of.no_verdict:
             yield f"{plain(row.arm)}: {len(lacking)} cases without a hidden verdict: {_named(lacking)}"
-        for cases, who in ((row.absent, comparison.baseline or ""), (row.alone, row.arm)):
+        for cases, who in ((row.absent, comparison.baseline), (row.alone, row.arm)):
             if cases:
-                pair = f"{plain(row.arm)} against {plain(comparison.baseline or '')}"
+                pair = f"{plain(row.arm)} against {plain(comparison.baseline)}"
                 yield f"{pair}: {len(cases)} cases that {plain(who)} alone has: {_named(cases)}"
 
 
@@ -521,8 +524,7 @@ def difference_sheet(comparison: Comparison) -> Sheet:
         "baseline adds to attempt 1, the most that an arm with equal first attempts can lose if it breaks none. "
         f"{_registered(differences)}"
     )
-    baseline = comparison.baseline
-    title = f"Difference to {plain(baseline)}" if baseline else "No difference: all arms are upper bounds"
+    title = f"Difference to {plain(comparison.baseline)}"
     paper = tuple(map(columns.index, ("arm", "budget", "difference\n[95 %]", "p,\nHolm", "verdict")))
     return Sheet(title=title, columns=columns, rows=rows, names=2, caption=caption, key="differences", paper=paper)
 

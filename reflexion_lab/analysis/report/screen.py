@@ -347,8 +347,7 @@ def comparison_screen(comparison: Comparison, width: int = WIDTH, look: Sequence
     reason += f"; registered: {', '.join(registered)}" if registered else "; exploratory" if differences else ""
     rooms = {cells.number(d.room or 0): d for d in differences if d.budget == EQUAL_ATTEMPTS and d.attempts != 1}
     reason += f"; room to lose {', '.join(rooms)}" if rooms and width == WIDTH else ""
-    baseline = comparison.baseline
-    title = f"difference to {baseline}{reason}" if baseline else "no difference: all arms are upper bounds"
+    title = f"difference to {comparison.baseline}{reason}"
     warnings = sorted(tables.warnings(comparison), key=lambda text: not text.startswith(UPPER_BOUND))
     if excluded := len(list(tables.exclusions(comparison))):
         warnings.append(f"cases without a verdict or a pair: {excluded} lines in --full")

@@ -126,8 +126,7 @@ def seed_differences(compared: Compared) -> Iterator[tuple[Log, str, float]]:
 
     No interval and no p, since a single seed proves nothing.
     """
-    base = next((arm for arm in compared.arms if arm.label == compared.comparison.baseline), None)
-    verdicts = base.verdicts() if base else {}
+    verdicts = next(arm for arm in compared.arms if arm.label == compared.comparison.baseline).verdicts()
     for arm, row in zip(compared.arms, compared.comparison.rows, strict=True):
         own = arm.verdicts() if AS_RUN in row.differences else {}
         for log in arm.logs:
@@ -174,7 +173,7 @@ def tags(arm: Arm, row: Row, comparison: Comparison, sweep_id: str) -> dict[str,
         "model_fingerprint": manifest.model_fingerprint,
         "seeds": ", ".join(map(str, arm.seeds)),
         "run_ids": ", ".join(arm.run_ids),
-        "baseline": comparison.baseline or "",
+        "baseline": comparison.baseline,
         "interval": interval(row.final),
         "verdict": row.differences[AS_RUN].verdict if AS_RUN in row.differences else "",
     }
