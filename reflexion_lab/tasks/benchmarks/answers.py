@@ -63,6 +63,7 @@ def task(row: Fields) -> Task:
             kind="answer",
             data={"is_number": rule == "numeric"}
             | ({"is_symbolic": True} if rule == "literal" else {})
+            | ({"has_lines": True} if any("\n" in answer for answer in right) else {})
             | ({"passages": passages} if passages else {}),
             hidden_tests=(check_of(rule, *right),),
             canonical_solution=right[0],

@@ -48,9 +48,9 @@ def reasoning(
     """`n` different questions, in turn of each of the `families`; a larger `n` begins with the same ones.
 
     `difficulty`: by family, values of its generator's config. The right answer passes: it is scored as the judge will.
-    A task's cluster is its family. `data["is_number"]` says whether the right answer is a number. Raises ConfigError: a
-    family is unknown, not admitted (`REFUSED`) or has too few questions, a value of its config is refused, or
-    reasoning-gym is not installed.
+    A task's cluster is its family. `data["is_number"]` says whether the right answer is a number, `data["has_lines"]`
+    whether it has several lines. Raises ConfigError: a family is unknown, not admitted (`REFUSED`) or has too few
+    questions, a value of its config is refused, or reasoning-gym is not installed.
     """
     if not families or len({*families}) < len(families):
         raise ConfigError("benchmark.load.families", list(families), "one or several different families")
@@ -90,7 +90,7 @@ def _task(family: str, number: int, seed: int, config: dict[str, Any], entry: di
         prompt=entry["question"],
         entry_point="",
         kind="answer",
-        data={"is_number": is_plain(answer)},
+        data={"is_number": is_plain(answer)} | ({"has_lines": True} if "\n" in answer.strip() else {}),
         hidden_tests=(text,),
         canonical_solution=answer,
         tags=("reasoning", family),

@@ -115,7 +115,7 @@ def equal(rule: str, answer: str, right: str) -> bool:
     return abs(value - known) <= TOLERANCE * (1 if known.denominator == 1 else max(Fraction(1), abs(known)))
 
 
-RULES = ("label", "boxed", "hashes", "phrase", "json", "last_number", "last_line", "finish")
+RULES = ("label", "boxed", "hashes", "phrase", "json", "last_number", "last_line", "last_lines", "finish")
 """Rules by which an answer was read; `finish`: the last action of a play."""
 
 
@@ -131,9 +131,10 @@ def extract_answer(reply: str, task: Task, broke_off: bool = False) -> Extractio
     The last of these counts: `label` (`Answer: …`; if nothing follows in its line, the next lines up to a blank one, or
     a block of code), `boxed` (`\boxed{…}`, braces nested), `hashes` (`#### 42`), `phrase` (`the answer is …`, the rest
     of the sentence). Without one: `json` (the last object with a key `answer`); and unless the reply broke off at
-    `max_tokens`, `last_number`, if `task.data["is_number"]`, else `last_line`. Without an answer the rule is the
-    reason: `none`, `thinking` (it ended within `<think>`), `too_long`. Marks of emphasis and mathematics around an
-    answer are dropped, and words around a number, if the answer is one.
+    `max_tokens`, `last_number`, if `task.data["is_number"]`, else `last_line`. If `task.data["has_lines"]`, as of a
+    grid, an answer after a mark ends at a blank line, and without one it is the last paragraph (`last_lines`). Without
+    an answer the rule is the reason: `none`, `thinking` (it ended within `<think>`), `too_long`. Marks of emphasis and
+    mathematics around an answer are dropped, and words around a number, if the answer is one.
     """
     if len(reply) > REPLY_CHARS:
         return Extraction("", "too_long")
@@ -141,8 +142,9 @@ def extract_answer(reply: str, task: Task, broke_off: bool = False) -> Extractio
     for _ in range(TOKENS):
         token = LAST_TOKEN.search(text, max(0, len(text) - 100))
         text = text[: token.start()] if token else text
-    is_number = bool(task.data.get("is_number"))
-    for rule, raw in (_marked(text, is_number), _of_json(text), *([] if broke_off else [_last(text, is_number)])):
+    is_number, has_lines = bool(task.data.get("is_number")), bool(task.data.get("has_lines"))
+    unmarked_end = [] if broke_off else [_last(text, is_number, has_lines)]
+    for rule, raw in (_marked(text, is_number, has_lines), _of_json(text), *unmarked_end):
         if len(raw) > ANSWER_CHARS:
             return Extraction("", "too_long")
         if answer := _cleaned(raw, is_number):
@@ -150,13 +152,13 @@ def extract_answer(reply: str, task: Task, broke_off: bool = False) -> Extractio
     return Extraction("", "thinking" if thinking else "none")
 
 
-def _marked(text: str, is_number: bool) -> tuple[str, str]:
+def _marked(text: str, is_number: bool, has_lines: bool) -> tuple[str, str]:
     """The last marked answer; one in a phrase only without another mark, of a number the last that is one."""
     marked, place = list[tuple[str, str]](), 0
     for mark in deque(_MARK.finditer(text), MARKS):
         if mark.start() >= place:  # not within the answer after another mark
-            kind = str(mark.lastgroup)
-            value, place = (_in_braces if kind == "boxed" else _value)(text, mark.end())
+            kind, at = str(mark.lastgroup), mark.end()
+            value, place = _in_braces(text, at) if kind == "boxed" else _value(text, at, has_lines)
             if kind == "phrase" and (stop := _SENTENCE.search(value)):
                 value = value[: stop.start()]
             if inner := value.rfind("\\boxed{") + 1:
@@ -168,11 +170,12 @@ def _marked(text: str, is_number: bool) -> tuple[str, str]:
     return [("", ""), *(numbers or firm)][-1]
 
 
-def _value(text: str, start: int) -> tuple[str, int]:
-    """The rest of a line, or what stands below it, and the end."""
+def _value(text: str, start: int, has_lines: bool) -> tuple[str, int]:
+    """The rest of a line, or what stands below it, and the end; of an answer with lines all up to a blank one."""
     end = text.find("\n", start) % (len(text) + 1)
-    if text[start:end].strip():
+    if text[start:end].strip() and not has_lines:
         return text[start:end], end
+    end = start if has_lines else end
     rest = text[end : end + ANSWER_CHARS + 100]
     block = rest.lstrip().partition("\n\n")[0]
     if block.startswith("```"):
@@ -195,8 +198,11 @@ def _of_json(text: str) -> tuple[str, str]:
     return "json", str([value for value in ("", *values) if isinstance(value, str)][-1])  # numbers are texts, too
 
 
-def _last(text: str, is_number: bool) -> tuple[str, str]:
+def _last(text: str, is_number: bool, has_lines: bool) -> tuple[str, str]:
     text = text[-ANSWER_CHARS:]
+    if has_lines:
+        lines = (line for line in text.strip().rpartition("\n\n")[2].split("\n") if not line.startswith("```"))
+        return "last_lines", "\n".join(lines)
     if is_number:
         return "last_number", ["", *_ANY_NUMBER.findall(text.translate(_SIGNS))][-1]
     return "last_line", ["", *(line for line in text.split("\n") if _MARK.sub("", line).strip("`* \t"))][-1]

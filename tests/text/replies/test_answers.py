@@ -61,6 +61,24 @@ def test_other_answers_keep_their_words_and_lines(reply, answer, rule):
     assert extract_answer(reply, question(False)) == (answer, rule)
 
 
+@pytest.mark.parametrize(
+    ("reply", "rule"),
+    [
+        ("Answer: 1 2\n3 4\n\nThat is all.", "label"),
+        ("**Answer:** 1 2\n3 4", "label"),
+        ("Answer: ```\n1 2\n3 4\n```\nDone.", "label"),
+        ("Answer:\n\n```text\n1 2\n3 4\n```", "label"),
+        ("The answer is:\n1 2\n3 4\n", "phrase"),
+        ("I turn it.\n\n```\n1 2\n3 4\n```\n", "last_lines"),
+        ("First 9 9\n9 9\n\n1 2\n3 4", "last_lines"),
+        ('{"answer": "1 2\\n3 4"}', "json"),
+    ],
+)
+def test_an_answer_with_lines_is_read_whole_wherever_it_begins(reply, rule):
+    grid = Task(task_id="q", prompt="?", entry_point="", kind="answer", data={"has_lines": True})
+    assert extract_answer(reply, grid) == ("1 2\n3 4", rule)
+
+
 def test_a_reply_that_broke_off_holds_no_answer_without_a_mark():
     assert extract_answer("First 3, then 4", question(True), broke_off=True) == ("", "none")
     assert extract_answer("Answer: 3\nSince", question(True), broke_off=True) == ("3", "label")
