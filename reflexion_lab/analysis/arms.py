@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from reflexion_lab.analysis.learning.checkpoints import Matrix, matrix
 from reflexion_lab.analysis.run_log import Log
@@ -18,13 +18,10 @@ from reflexion_lab.analysis.stats.estimators import Confusion, feedback_confusio
 from reflexion_lab.analysis.stats.intervals import PAIRED, WILSON, Estimate, Rate
 from reflexion_lab.analysis.stats.permutation import mean_pass_at_k
 from reflexion_lab.errors import DataError
+from reflexion_lab.io.arrays import Floats, np
 from reflexion_lab.loop.selection import submitted_at
 from reflexion_lab.records import Attempt, Grade, Usage
 from reflexion_lab.runner.folder.manifest import settings, value_at
-
-if TYPE_CHECKING:
-    from numpy import float64
-    from numpy.typing import NDArray
 
 DRAW = "loop.first_draw"
 NO_LOGS: Mapping[str, Sequence[Log]] = {}
@@ -236,14 +233,12 @@ class Arm:
         units = clusters.units(self.tasks, self.clusters)
         return WILSON if self.n_clusters == len(self.judged) else PAIRED.replace("tasks", units)
 
-    def by_cluster(self, values: Mapping[Case, float]) -> NDArray[float64]:
+    def by_cluster(self, values: Mapping[Case, float]) -> Floats:
         """Values of cases as an array for `stats.bootstrap`: a row per cluster, padded with NaN."""
         return clusters.by_cluster(((case.task_id, value) for case, value in values.items()), self.clusters)
 
-    def outcomes(self, verdicts: Mapping[Case, bool], tasks: Sequence[str] | None = None) -> NDArray[float64]:
+    def outcomes(self, verdicts: Mapping[Case, bool], tasks: Sequence[str] | None = None) -> Floats:
         """`verdicts` as 0 and 1: a row per task (default: this arm's), a column per seed; NaN: a case without one."""
-        import numpy as np
-
         rows = {task_id: row for row, task_id in enumerate(tasks or self.tasks)}
         columns = {seed: column for column, seed in enumerate(self.seeds)}
         array = np.full((len(rows), len(columns)), np.nan)

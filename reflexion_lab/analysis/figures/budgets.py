@@ -12,6 +12,7 @@ from reflexion_lab.analysis.figures import style as styles
 from reflexion_lab.analysis.figures.drawing import FEW, Drawing, facts, figure, share_methods
 from reflexion_lab.analysis.figures.style import INK, Style, frame, look
 from reflexion_lab.analysis.stats.matching import hull
+from reflexion_lab.io.arrays import np
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -110,8 +111,6 @@ def _hull_of(by_arm: Mapping[Arm, Sequence[Spot]]) -> list[tuple[Arm, Spot]]:
 
 def _hull(by_arm: Mapping[Arm, Sequence[Spot]], ax: Axes) -> None:
     """Straight in spending, hence bent on a logarithmic scale."""
-    import numpy as np
-
     spots = [spot for _, spot in _hull_of(by_arm)]
     if len(spots) > 1:
         x, y = [spot.spend for spot in spots], [spot.pass_at_1.value for spot in spots]

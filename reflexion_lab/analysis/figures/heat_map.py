@@ -13,6 +13,7 @@ from reflexion_lab.analysis.figures.style import INK, UPPER_BOUND, share_limits,
 from reflexion_lab.analysis.report import cells
 from reflexion_lab.analysis.stats.intervals import Rate
 from reflexion_lab.errors import ConfigError
+from reflexion_lab.io.arrays import np
 from reflexion_lab.runner.folder.manifest import is_seeded, settings
 
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ def heat_map(grid: Cells, keys: tuple[str, str], limits: tuple[float, float], ti
 
     `keys`: down, "" for a single row, and across; `limits`: shares of the lightest and the darkest cell.
     """
-    import numpy as np
     from matplotlib.colors import LinearSegmentedColormap
 
     # numbers first, then words

@@ -11,6 +11,7 @@ from reflexion_lab.analysis.figures.style import bars, frame, look, mark_bounds,
 from reflexion_lab.analysis.learning.checkpoints import stream_of
 from reflexion_lab.analysis.learning.curation import has_curator
 from reflexion_lab.analysis.learning.memory import Window, counted, prequential
+from reflexion_lab.io.arrays import np
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,8 +33,6 @@ def orders(arms: Sequence[Arm]) -> dict[int, Sequence[str]]:
 
 def windows(arm: Arm, by_seed: Mapping[int, Sequence[str]]) -> list[Window]:
     """The prequential curve of an arm, over its seeds; [] where the order of its tasks is not known."""
-    import numpy as np
-
     streams = []
     for log in arm.whole:
         stream = stream_of(log)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from reflexion_lab.analysis.arms import Arm, Case
 from reflexion_lab.analysis.figures.drawing import FEW, Drawing, facts, figure
 from reflexion_lab.analysis.figures.style import INK, Style, watermark
+from reflexion_lab.io.arrays import np
 from reflexion_lab.records import WITHHELD
 
 if TYPE_CHECKING:
@@ -39,7 +40,6 @@ def outcome_map(arm: Arm, tasks: Sequence[str], ax: Axes, is_named: bool = True)
 
     The faintest grey: the loop had ended. With `is_named`, tasks are named at the side.
     """
-    import numpy as np
     from matplotlib.colors import ListedColormap
 
     kinds, wide = list(KINDS), arm.longest + 1

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from reflexion_lab.analysis.stats.bootstrap import MIN_TASKS, generator, rate
 from reflexion_lab.analysis.stats.intervals import LEVEL, RESAMPLES, Estimate, Rate, resampled
 from reflexion_lab.errors import ConfigError
+from reflexion_lab.io.arrays import np
 from reflexion_lab.records import Record
 
 EDGES = tuple(i / 10 for i in range(11))
@@ -121,8 +122,6 @@ def _brier(forecasts: Sequence[Forecast], seed: int) -> Estimate:
     With fewer than `MIN_TASKS` tasks, or with equal outcomes, the interval also includes the scores expected if the
     share that came true were an end of its interval, independently of the forecasts.
     """
-    import numpy as np
-
     squares: dict[str, list[float]] = {}
     for forecast in forecasts:
         cluster = forecast.cluster or forecast.task_id
@@ -141,8 +140,6 @@ def _brier(forecasts: Sequence[Forecast], seed: int) -> Estimate:
 
 def _by_chance(forecasts: Sequence[Forecast], seed: int) -> float:
     """Quantile `LEVEL` of the calibration error if every forecast were its true probability."""
-    import numpy as np
-
     values, counts = np.unique([forecast.confidence for forecast in forecasts], return_counts=True)
     rng = generator(seed, "calibration chance")
     surplus = rng.binomial(counts, values, size=(RESAMPLES, len(values))) - counts * values

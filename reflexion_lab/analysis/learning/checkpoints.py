@@ -13,6 +13,7 @@ from reflexion_lab.analysis.learning.memory import Measures, Stream, Window, cha
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats.clusters import Clusters, merged
 from reflexion_lab.errors import FolderError
+from reflexion_lab.io.arrays import np
 from reflexion_lab.records import Item, Manifest, Record, base_id
 from reflexion_lab.runner.folder.folder import RunFolder, folders, readable
 from reflexion_lab.runner.folder.manifest import comparable, same_tasks, settings
@@ -339,8 +340,6 @@ def _notes(streams: Sequence[Stream], frozen: Sequence[Log]) -> Iterator[str]:
 
 def _available(stream: Stream) -> Iterator[str]:
     """Names of `WORDS` that a stream has."""
-    import numpy as np
-
     is_learnt = np.isfinite(np.asarray(stream.learnt, float))
     last = np.asarray(stream.verdicts, float)[-1][is_learnt] if len(stream.checkpoints) else np.empty(0)
     facts = {

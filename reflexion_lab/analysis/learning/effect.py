@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from statistics import fmean
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats.bootstrap import MIN_TASKS, rate
@@ -16,12 +16,9 @@ from reflexion_lab.analysis.stats.clusters import ALONE, Clusters, count, places
 from reflexion_lab.analysis.stats.estimators import verdict
 from reflexion_lab.analysis.stats.intervals import LEVEL, Estimate, resampled, unpaired_difference
 from reflexion_lab.errors import ConfigError
+from reflexion_lab.io.arrays import Floats, np
 from reflexion_lab.loop.policy import with_parents
 from reflexion_lab.records import Attempt, Reflection
-
-if TYPE_CHECKING:
-    from numpy import float64
-    from numpy.typing import NDArray
 
 Verdicts = Mapping[tuple[str, int], bool]
 """By task and number of the attempt, whether it passed."""
@@ -55,8 +52,6 @@ def effect(after: Verdicts, base: Verdicts, seed: int = 0, clusters: Clusters = 
 
 
 def _bootstrap(after: Verdicts, base: Verdicts, seed: int, clusters: Clusters) -> tuple[float, float]:
-    import numpy as np
-
     rows = places((task_id for task_id, _ in (*after, *base)), clusters)
     columns = [column for verdicts in (after, base) for column in _columns(verdicts, rows)]
     passed, cases, base_passed, base_cases = resampled(columns, f"{seed}:effect")
@@ -66,10 +61,8 @@ def _bootstrap(after: Verdicts, base: Verdicts, seed: int, clusters: Clusters) -
     return float(low), float(high)
 
 
-def _columns(verdicts: Verdicts, rows: Mapping[str, int]) -> list[NDArray[float64]]:
+def _columns(verdicts: Verdicts, rows: Mapping[str, int]) -> list[Floats]:
     """By cluster, the number that passed, and the number of cases."""
-    import numpy as np
-
     places_of_cases = np.array([rows[task_id] for task_id, _ in verdicts], int)
     size = max(rows.values()) + 1
     passed = np.bincount(places_of_cases, list(verdicts.values()), size)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from reflexion_lab.analysis.stats.bootstrap import interval, linearised
 from reflexion_lab.analysis.stats.clusters import ALONE, Clusters, by_cluster, count
@@ -16,11 +16,8 @@ from reflexion_lab.analysis.stats.estimators import Paired, paired
 from reflexion_lab.analysis.stats.intervals import Estimate, agreement, over_tasks
 from reflexion_lab.analysis.stats.seeds import SEEDS, by_seed, widened
 from reflexion_lab.errors import ConfigError
+from reflexion_lab.io.arrays import ArrayLike, Floats, np
 from reflexion_lab.records import Record, base_id
-
-if TYPE_CHECKING:
-    from numpy import float64
-    from numpy.typing import ArrayLike, NDArray
 
 WINDOWS = 4
 EFFECTS = ("online_utility", "stability", "forgetting", "backward_transfer", "generalisation")
@@ -96,15 +93,13 @@ class Measures(Record, frozen=True, kw_only=True):
     """Solved with memory and not without it, in any order."""
 
 
-def changes(stream: Stream) -> dict[str, NDArray[float64]]:
+def changes(stream: Stream) -> dict[str, Floats]:
     """Differences of each task by measure, shape (tasks,); NaN where a task has none.
 
     a(j, j) is the verdict at the first checkpoint that has learnt from j; with a checkpoint after every round it is
     exact, and with fewer it includes what later tasks of that part of the stream did. Raises ConfigError: shapes do not
     fit, or checkpoints do not increase.
     """
-    import numpy as np
-
     learnt, online, verdicts = (np.asarray(x, float) for x in stream[1:3] + stream[4:])
     at, n = np.asarray(stream.checkpoints, float), len(stream.tasks)
     verdicts = verdicts if len(at) else verdicts.reshape(0, n)
@@ -175,8 +170,6 @@ def effect(cases: Sequence[Case], clusters: Clusters = ALONE) -> Effect | None:
 
     Intervals: `stats.intervals.over_tasks`, widened for orders (`stats.seeds.widened`). None without a case.
     """
-    import numpy as np
-
     if not cases:
         return None
     differences = by_cluster(((task, value) for task, _, value in cases), clusters)
@@ -206,14 +199,12 @@ def _share(cases: Sequence[Case], clusters: Clusters) -> Effect:
     )
 
 
-def _online(stream: Stream) -> NDArray[float64]:
+def _online(stream: Stream) -> Floats:
     """Online verdicts of the tasks of the stream; NaN for held-out tasks."""
-    import numpy as np
-
     return np.where(np.isfinite(np.asarray(stream.learnt, float)), np.asarray(stream.online, float), np.nan)
 
 
-def _cases(values: Sequence[NDArray[float64]], tasks: Sequence[Sequence[str]], first: int = 0) -> list[Case]:
+def _cases(values: Sequence[Floats], tasks: Sequence[Sequence[str]], first: int = 0) -> list[Case]:
     """Finite values of each order, numbered from `first`."""
     return [
         (base_id(task), order, float(value))
@@ -225,8 +216,6 @@ def _cases(values: Sequence[NDArray[float64]], tasks: Sequence[Sequence[str]], f
 
 def _against(streams: Sequence[Stream]) -> tuple[dict[tuple[str, int], bool], dict[tuple[str, int], bool]]:
     """Verdicts without memory and online, by task and order."""
-    import numpy as np
-
     without, online = {}, {}
     for order, stream in enumerate(streams):
         if not len(stream.checkpoints) or stream.checkpoints[0] != 0:

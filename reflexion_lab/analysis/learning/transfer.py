@@ -18,6 +18,7 @@ from reflexion_lab.analysis.stats.estimators import Paired, paired, verdict
 from reflexion_lab.analysis.stats.intervals import Rate
 from reflexion_lab.analysis.summary import kinds_read
 from reflexion_lab.errors import FolderError
+from reflexion_lab.io.arrays import np
 from reflexion_lab.records import Record
 from reflexion_lab.runner.folder.folder import folders, readable
 from reflexion_lab.runner.folder.manifest import differences
@@ -172,8 +173,6 @@ def _ends(log: Log) -> dict[str, _End]:
 
 def _change(differences: Sequence[tuple[str, int]], clusters: Clusters, seed: int) -> Change:
     """Mean of (task id, difference) pairs; a task with several runs counts once, by its mean."""
-    import numpy as np
-
     by_task: dict[str, list[int]] = defaultdict(list)
     for task_id, difference in differences:
         by_task[task_id].append(difference)

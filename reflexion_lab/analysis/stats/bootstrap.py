@@ -14,18 +14,14 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec.structs import replace
 
 from reflexion_lab.analysis.stats.clusters import ALONE, Clusters, by_cluster, count, units
 from reflexion_lab.analysis.stats.intervals import LEVEL, TOLERANCE, Estimate, Rate, agreement, of_clusters, over_tasks
 from reflexion_lab.errors import ConfigError
-
-if TYPE_CHECKING:
-    from numpy import float64, int64
-    from numpy.random import Generator
-    from numpy.typing import ArrayLike, NDArray
+from reflexion_lab.io.arrays import ArrayLike, Floats, Integers, np
 
 DRAWS = 10_000
 MIN_TASKS = 10
@@ -70,7 +66,7 @@ def difference(first: ArrayLike, second: ArrayLike, level: float = LEVEL) -> Est
     return Estimate.of(value, *over_tasks(linear, agreement(differences), level))
 
 
-def paired_differences(first: ArrayLike, second: ArrayLike) -> NDArray[float64]:
+def paired_differences(first: ArrayLike, second: ArrayLike) -> Floats:
     """Differences second - first, checked as in `difference`."""
     first_values, second_values = _checked(first, "first"), _checked(second, "second")
     if first_values.shape != second_values.shape:
@@ -80,14 +76,12 @@ def paired_differences(first: ArrayLike, second: ArrayLike) -> NDArray[float64]:
     return second_values - first_values
 
 
-def linearised(differences: ArrayLike) -> tuple[float, NDArray[float64]]:
+def linearised(differences: ArrayLike) -> tuple[float, Floats]:
     """Mean over cases, and the linearised contribution of each task that has a case: its mean over seeds, if all tasks
     have the same number of seeds.
 
     Raises ConfigError: no case. `differences`: shape (tasks, seeds); NaN for a missing case.
     """
-    import numpy as np
-
     sums, counts = _totals(np.asarray(differences, float), "first and second")
     value = float(sums.sum() / counts.sum())
     return value, value + (sums - value * counts) / counts.mean()
@@ -100,8 +94,6 @@ def ratio(numerators: ArrayLike, denominators: ArrayLike, seed: int = 0, draws: 
     sums of each task over its seeds. Returns None if all denominators are 0. The upper end is infinite if more than 2.5
     % of the draws have denominator 0.
     """
-    import numpy as np
-
     above, below = np.asarray(numerators, float), np.asarray(denominators, float)
     if above.ndim != 1 or above.shape != below.shape or not (above >= 0).all() or not (below >= 0).all():
         raise ConfigError("numerators and denominators: expected one number of 0 or more each for every task")
@@ -110,9 +102,7 @@ def ratio(numerators: ArrayLike, denominators: ArrayLike, seed: int = 0, draws: 
     return Estimate.of(float(above.sum() / below.sum()), *ends(_ratios(above, below, seed, draws)))
 
 
-def _checked(outcomes: ArrayLike, name: str) -> NDArray[float64]:
-    import numpy as np
-
+def _checked(outcomes: ArrayLike, name: str) -> Floats:
     values = np.asarray(outcomes, float)
     if values.ndim != 2:
         raise ConfigError(name, f"shape {values.shape}", "(tasks, seeds)")
@@ -121,10 +111,8 @@ def _checked(outcomes: ArrayLike, name: str) -> NDArray[float64]:
     return values
 
 
-def _totals(cases: NDArray[float64], name: str = "outcomes") -> tuple[NDArray[float64], NDArray[float64]]:
+def _totals(cases: Floats, name: str = "outcomes") -> tuple[Floats, Floats]:
     """Sum and number of cases of each task that has any."""
-    import numpy as np
-
     counts = np.isfinite(cases).sum(axis=1)
     if not counts.any():
         raise ConfigError(name, "no case", "at least one")
@@ -133,16 +121,12 @@ def _totals(cases: NDArray[float64], name: str = "outcomes") -> tuple[NDArray[fl
 
 def are_varied(differences: ArrayLike) -> bool:
     """Whether at least `MIN_TASKS` tasks differ, by different amounts. `differences` has shape (tasks,)."""
-    import numpy as np
-
     values = np.asarray(differences, float)
     return bool((np.abs(values) > TOLERANCE).sum() >= MIN_TASKS and np.ptp(values) > TOLERANCE)
 
 
-def _ratios(above: NDArray[float64], below: NDArray[float64], seed: int, draws: int) -> NDArray[float64]:
+def _ratios(above: Floats, below: Floats, seed: int, draws: int) -> Floats:
     """Ratio of the sums in every draw; infinite or NaN for denominator 0."""
-    import numpy as np
-
     sums = resampled_sums(np.column_stack([above, below]), generator(seed, "tasks"), draws)
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray(sums[:, 0] / sums[:, 1])
@@ -156,36 +140,28 @@ NARROW = 64
 """Maximum number of columns for which equal rows are merged; wider rows are rarely equal, and slow to compare."""
 
 
-def generator(seed: int, name: str) -> Generator:
-    import numpy as np
-
+def generator(seed: int, name: str) -> np.random.Generator:
     return np.random.default_rng(random.Random(f"{seed}:{name}").getrandbits(64))
 
 
-def resampled_sums(rows: NDArray[float64], rng: Generator, draws: int) -> NDArray[float64]:
+def resampled_sums(rows: Floats, rng: np.random.Generator, draws: int) -> Floats:
     """Column sums of `len(rows)` rows drawn with replacement; shape (draws, columns).
 
     Equal rows are merged into one kind with a count: the same distribution, and faster for many tasks.
     """
-    import numpy as np
-
     kinds, counts = rows, np.ones(len(rows), int)
     if rows.shape[1] <= NARROW:
         kinds, counts = np.unique(rows, axis=0, return_counts=True)
     return np.concatenate([weighted_sums(_weights(counts, rng, size), kinds) for size in batches(draws, len(rows))])
 
 
-def weighted_sums(weights: NDArray[float64], rows: NDArray[float64]) -> NDArray[float64]:
+def weighted_sums(weights: Floats, rows: Floats) -> Floats:
     """`weights @ rows` in one thread: BLAS threads slow small products down on a busy machine."""
-    import numpy as np
-
     return np.asarray(np.einsum("dr,cr->dc", weights, np.ascontiguousarray(rows.T)))
 
 
-def _weights(counts: NDArray[int64], rng: Generator, draws: int) -> NDArray[float64]:
+def _weights(counts: Integers, rng: np.random.Generator, draws: int) -> Floats:
     """Number of drawn rows of each kind, shape (draws, kinds)."""
-    import numpy as np
-
     kinds, rows = len(counts), int(counts.sum())
     if kinds * FEW_KINDS < rows:
         return rng.multinomial(rows, counts / rows, size=draws).astype(float)
@@ -200,10 +176,8 @@ def batches(draws: int, width: int) -> list[int]:
     return [min(limit, draws - start) for start in range(0, draws, limit)]
 
 
-def ends(estimates: NDArray[float64], level: float = LEVEL) -> tuple[float, float]:
+def ends(estimates: Floats, level: float = LEVEL) -> tuple[float, float]:
     """Percentile interval at `level`, rounded outwards to drawn values; NaNs are ignored."""
-    import numpy as np
-
     order = np.sort(estimates[~np.isnan(estimates)])
     low, high = ((len(order) - 1) * (1 - level) / 2, (len(order) - 1) * (1 + level) / 2)
     return float(order[math.floor(low)]), float(order[math.ceil(high)])

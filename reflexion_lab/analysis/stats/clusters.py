@@ -7,11 +7,9 @@ seeds, are resampled, flipped or averaged together; a task that stands alone is 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from numpy import float64
-    from numpy.typing import NDArray
+from reflexion_lab.io.arrays import Floats, np
 
 Clusters = Mapping[Any, str]
 """Cluster by task, or by another unit such as a pair of runs of a task; a unit that is absent stands alone."""
@@ -44,13 +42,11 @@ def units(tasks: Iterable[Any], clusters: Clusters) -> str:
     return "clusters" if are_shared(tasks, clusters) else "tasks"
 
 
-def by_cluster(outcomes: Iterable[tuple[Any, float]], clusters: Clusters) -> NDArray[float64]:
+def by_cluster(outcomes: Iterable[tuple[Any, float]], clusters: Clusters) -> Floats:
     """Outcomes of cases as an array for `bootstrap`: a row per cluster (`places`), padded with NaN.
 
     `outcomes`: task and outcome of each case. The same cases in the same order give the same places.
     """
-    import numpy as np
-
     cases = list(outcomes)
     place_of = places((task for task, _ in cases), clusters)
     rows: list[list[float]] = [[] for _ in range(max(place_of.values(), default=-1) + 1)]

@@ -7,14 +7,10 @@ import math
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from statistics import NormalDist
-from typing import TYPE_CHECKING
 
 from reflexion_lab.errors import ConfigError
+from reflexion_lab.io.arrays import ArrayLike, Floats, np
 from reflexion_lab.records import Record
-
-if TYPE_CHECKING:
-    from numpy import float64
-    from numpy.typing import ArrayLike, NDArray
 
 LEVEL = 0.95
 """Confidence level of all intervals."""
@@ -162,8 +158,6 @@ def over_tasks(differences: ArrayLike, scale: float = 1.0, level: float = LEVEL)
     >>> round(low, 2), round(high, 2)
     (-0.38, 0.81)
     """
-    import numpy as np
-
     means = np.asarray(differences, float)
     tasks = len(means)
     if tasks < 2:
@@ -196,10 +190,8 @@ def score_limit(difference: float, pairs: int) -> float:
     return (middle + root) / (2 * (pairs + square))
 
 
-def adjusted(differences: ArrayLike, scale: ArrayLike = 1.0) -> tuple[NDArray[float64], NDArray[float64]]:
+def adjusted(differences: ArrayLike, scale: ArrayLike = 1.0) -> tuple[Floats, Floats]:
     """Centre and standard error of `over_tasks`, with its parameters, over at least two tasks; shape (..., tasks)."""
-    import numpy as np
-
     means = np.asarray(differences, float)
     clusters = means.shape[-1] + PSEUDO_PAIRS
     centre = np.asarray(means.sum(axis=-1) / clusters)
@@ -213,16 +205,12 @@ def agreement(differences: ArrayLike) -> float:
     r is the intraclass correlation of seeds within a task (one-way analysis of variance). If seeds never differ within
     a task, r is 1, and K seeds count as one. `differences`: shape (tasks, seeds); NaN for a missing case.
     """
-    import numpy as np
-
     cases = np.asarray(differences, float)
     return float(agreements(cases[np.isfinite(cases).any(axis=1)]))
 
 
-def agreements(cases: NDArray[float64]) -> NDArray[float64]:
+def agreements(cases: Floats) -> Floats:
     """`agreement` of each study, shape (..., tasks, seeds): every task has a case, and all studies lack the same."""
-    import numpy as np
-
     counts = np.isfinite(cases).reshape(-1, *cases.shape[-2:])[0].sum(axis=-1)
     seeds, repeated = counts.mean(), counts > 1
     if not repeated.any() or len(counts) < 2:
@@ -249,8 +237,6 @@ def of_clusters(sums: ArrayLike, counts: ArrayLike, scale: float = 1.0, level: f
     >>> round(low, 2), round(high, 2)
     (0.0, 0.2)
     """
-    import numpy as np
-
     passed, cases = np.asarray(sums, float), np.asarray(counts, float)
     n, share = cases.sum(), passed.sum() / cases.sum()
     if cases.max() == 1:
@@ -277,20 +263,16 @@ def unpaired_difference(first: tuple[float, float, float], second: tuple[float, 
 
 
 @functools.lru_cache(maxsize=8)
-def resamples(n: int, name: str) -> NDArray[float64]:
+def resamples(n: int, name: str) -> Floats:
     """Bootstrap weights of `n` clusters, shape (RESAMPLES, n). The same `name` gives the same draws."""
-    import numpy as np
-
     return np.vstack(list(_draws(n, name, RESAMPLES)))
 
 
-def resampled(columns: Sequence[NDArray[float64]], name: str) -> list[NDArray[float64]]:
+def resampled(columns: Sequence[Floats], name: str) -> list[Floats]:
     """Bootstrap sums of each column, shape (RESAMPLES,), by the draws of `resamples`.
 
     `columns`: each of shape (n,), one value per cluster.
     """
-    import numpy as np
-
     n = len(columns[0])
     if RESAMPLES * n <= HELD:
         weights = resamples(n, name)
@@ -300,9 +282,7 @@ def resampled(columns: Sequence[NDArray[float64]], name: str) -> list[NDArray[fl
     return [np.concatenate(parts) for parts in zip(*sums, strict=True)]
 
 
-def _draws(n: int, name: str, rows: int) -> Iterator[NDArray[float64]]:
-    import numpy as np
-
+def _draws(n: int, name: str, rows: int) -> Iterator[Floats]:
     rng = np.random.default_rng(random.Random(name).getrandbits(64))
     for first in range(0, RESAMPLES, rows):
         yield rng.multinomial(n, [1 / n] * n, size=min(rows, RESAMPLES - first)).astype(np.float64)

@@ -10,15 +10,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from reflexion_lab.analysis.stats.bootstrap import are_varied, batches, ends, generator, resampled_sums, weighted_sums
 from reflexion_lab.analysis.stats.intervals import EQUIVALENCE, LEVEL, RESAMPLES, TOLERANCE, Estimate, over_tasks
 from reflexion_lab.errors import ConfigError
-
-if TYPE_CHECKING:
-    from numpy import float64, int64
-    from numpy.typing import ArrayLike, NDArray
+from reflexion_lab.io.arrays import ArrayLike, Floats, Integers, np
 
 Spot = tuple[float, float]
 """A cost, lower is better, and an accuracy, higher is better."""
@@ -52,7 +49,7 @@ def _turn(a: Spot, b: Spot, c: Spot) -> float:
     return (b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0])
 
 
-def area(curves: ArrayLike) -> NDArray[float64]:
+def area(curves: ArrayLike) -> Floats:
     """Area under curves by the trapezoidal rule, divided by their width: the mean height.
 
     The area under the learning curve of Guyon et al. 2011 (JMLR W&CP 16:19-45) on a linear axis of attempts, without
@@ -61,8 +58,6 @@ def area(curves: ArrayLike) -> NDArray[float64]:
     ConfigError: no attempt. `curves`: shape (attempts, ...), such as (attempts, tasks, seeds); NaNs propagate. Returns
     shape (...), such as (tasks, seeds).
     """
-    import numpy as np
-
     heights = np.asarray(curves, float)
     if not heights.ndim or not len(heights):
         raise ConfigError("curves", f"shape {heights.shape}", "(attempts, ...), at least one attempt")
@@ -123,9 +118,9 @@ MOST_KNOWN = 10_000
 class _Mix(NamedTuple):
     """The two caps around the allowed mean spending; each field has shape (draws, 1). The lowest cap is the minimum."""
 
-    below: NDArray[int64]
-    above: NDArray[int64]
-    share: NDArray[float64]
+    below: Integers
+    above: Integers
+    share: Floats
     """Position between the two, in [0, 1]."""
 
 
@@ -137,8 +132,6 @@ def equal(first: Sequence[Path], second: Sequence[Path], seed: int = 0, draws: i
     Hinkley 1997, Bootstrap Methods and their Application, equation 4.25). Raises ConfigError: different cases, or none.
     `first`, `second`: the same cases in the same order.
     """
-    import numpy as np
-
     if not first or [path.cluster for path in first] != [path.cluster for path in second]:
         raise ConfigError("first and second", f"{len(first)} and {len(second)} cases", "the same, at least one")
     caps = np.quantile(np.concatenate([path.spent for path in (*first, *second)]), np.linspace(0, 1, CAPS))
@@ -158,14 +151,12 @@ def equal(first: Sequence[Path], second: Sequence[Path], seed: int = 0, draws: i
     return _KNOWN[digest]
 
 
-def _ends(rows: NDArray[float64], seed: int, draws: int) -> list[tuple[float, float]]:
+def _ends(rows: Floats, seed: int, draws: int) -> list[tuple[float, float]]:
     """Ends of the bootstrap interval at 95 % and at 90 %, or those of `intervals.over_tasks` if too few tasks differ
     (`bootstrap.are_varied`).
 
     A jackknife would have a coverage of 88 % where the arms spend alike, since the cheaper arm then changes.
     """
-    import numpy as np
-
     total = rows.sum(axis=0)[None]
     spent, _, other_spent, _ = np.split(total[:, :-1] / total[:, -1:], 4, axis=1)
     mixes = _mixes(spent, other_spent)
@@ -182,10 +173,8 @@ def _ends(rows: NDArray[float64], seed: int, draws: int) -> list[tuple[float, fl
     return [over_tasks(linear, level=level) for level in (LEVEL, EQUIVALENCE)]
 
 
-def _table(paths: Sequence[Path], caps: NDArray[float64], clusters: int) -> NDArray[float64]:
+def _table(paths: Sequence[Path], caps: Floats, clusters: int) -> Floats:
     """By cluster, the spending of its cases at each cap and the number that pass; shape (clusters, 2 * caps)."""
-    import numpy as np
-
     table = np.zeros((clusters, 2, len(caps)))
     for cluster, spent, passed in paths:
         reached = np.maximum(np.searchsorted(spent, caps, side="right"), 1) - 1
@@ -193,12 +182,8 @@ def _table(paths: Sequence[Path], caps: NDArray[float64], clusters: int) -> NDAr
     return table.reshape(clusters, -1)
 
 
-def _flipped(
-    first: NDArray[float64], second: NDArray[float64], cases: float, seed: int, draws: int
-) -> NDArray[float64]:
+def _flipped(first: Floats, second: Floats, cases: float, seed: int, draws: int) -> Floats:
     """Differences after swapping the arms at random tasks."""
-    import numpy as np
-
     rng, flipped = generator(seed, "flips"), []
     for size in batches(draws, len(first) + 4 * CAPS):
         swapped = weighted_sums(rng.integers(0, 2, size=(size, len(first))).astype(float), second - first)
@@ -206,36 +191,26 @@ def _flipped(
     return np.concatenate(flipped)
 
 
-def _sides(sums: NDArray[float64]) -> list[NDArray[float64]]:
+def _sides(sums: Floats) -> list[Floats]:
     """Sums over tasks of both tables, and the number of cases."""
-    import numpy as np
-
     return np.split(sums, (2 * CAPS, 4 * CAPS), axis=1)
 
 
-def _differences(
-    first: NDArray[float64], second: NDArray[float64], cases: NDArray[float64] | float
-) -> NDArray[float64]:
+def _differences(first: Floats, second: Floats, cases: Floats | float) -> Floats:
     """Differences at equal spending, shape (draws,), from sums over tasks."""
-    import numpy as np
-
     spent, passed = np.split(first / cases, 2, axis=1)
     other_spent, other_passed = np.split(second / cases, 2, axis=1)
     mix, other_mix = _mixes(spent, other_spent)
     return np.asarray(_mixed(other_passed, other_mix) - _mixed(passed, mix))
 
 
-def _mixes(first: NDArray[float64], second: NDArray[float64]) -> tuple[_Mix, _Mix]:
+def _mixes(first: Floats, second: Floats) -> tuple[_Mix, _Mix]:
     """The caps of both sides at the spending of the cheaper one, from mean spendings."""
-    import numpy as np
-
     budget = np.minimum(first[:, -1:], second[:, -1:])
     return _mix(first, budget), _mix(second, budget)
 
 
-def _mix(spent: NDArray[float64], budget: NDArray[float64]) -> _Mix:
-    import numpy as np
-
+def _mix(spent: Floats, budget: Floats) -> _Mix:
     below = np.maximum((spent <= budget + TOLERANCE).sum(axis=1, keepdims=True) - 1, 0)
     above = np.minimum(below + 1, spent.shape[1] - 1)
     low, high = np.take_along_axis(spent, below, axis=1), np.take_along_axis(spent, above, axis=1)
@@ -243,9 +218,7 @@ def _mix(spent: NDArray[float64], budget: NDArray[float64]) -> _Mix:
     return _Mix(below, above, np.clip(share, 0, 1))
 
 
-def _mixed(passed: NDArray[float64], mix: _Mix) -> NDArray[float64]:
+def _mixed(passed: Floats, mix: _Mix) -> Floats:
     """The number or share that passes, interpolated between two caps."""
-    import numpy as np
-
     low, high = np.take_along_axis(passed, mix.below, axis=1), np.take_along_axis(passed, mix.above, axis=1)
     return np.asarray((low + mix.share * (high - low))[:, 0])

@@ -5,16 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING
 
 from reflexion_lab.analysis.stats.bootstrap import interval
 from reflexion_lab.analysis.stats.clusters import ALONE, by_cluster
 from reflexion_lab.analysis.stats.intervals import Estimate
 from reflexion_lab.errors import ConfigError
-
-if TYPE_CHECKING:
-    from numpy import float64
-    from numpy.typing import ArrayLike, NDArray
+from reflexion_lab.io.arrays import ArrayLike, Floats, np
 
 
 def sign_flip(first: ArrayLike, second: ArrayLike) -> float:
@@ -30,8 +26,6 @@ def sign_flip(first: ArrayLike, second: ArrayLike) -> float:
     >>> sign_flip([[0, 0], [0, 1], [0, 0]], [[1, 1], [1, 1], [1, 0]])
     0.25
     """
-    import numpy as np
-
     sides = np.asarray(first, float), np.asarray(second, float)
     shapes = [side.shape for side in sides]
     if len(shapes[0]) != 2 or shapes[0] != shapes[1]:
@@ -50,9 +44,8 @@ def sign_flip(first: ArrayLike, second: ArrayLike) -> float:
     return min(1.0, float(2 * chances[centre + observed :].sum()))
 
 
-def _flips(size: int, count: int) -> NDArray[float64]:
+def _flips(size: int, count: int) -> Floats:
     """Distribution of the sum of `count` numbers, each `size` or `-size` at random, from -size * count up."""
-    import numpy as np
     from scipy.special import gammaln
 
     ups = np.arange(count + 1)

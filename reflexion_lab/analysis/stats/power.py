@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -18,11 +17,8 @@ from reflexion_lab.analysis.stats.bootstrap import AT_ONCE
 from reflexion_lab.analysis.stats.intervals import EQUIVALENCE, Rate, adjusted, agreement, agreements, t_quantile
 from reflexion_lab.analysis.stats.permutation import sign_flip
 from reflexion_lab.errors import ConfigError
+from reflexion_lab.io.arrays import Array, ArrayLike, Booleans, Floats, Integers, np
 from reflexion_lab.records import Record
-
-if TYPE_CHECKING:
-    from numpy import bool_, float64, int64
-    from numpy.typing import ArrayLike, NDArray
 
 ALPHA = 0.05
 POWER = 0.8
@@ -90,10 +86,8 @@ def detected(design: Design, studies: int = STUDIES, seed: int = 0) -> Rate:
     return Rate.of(sum(int(_are_detected(cases, level).sum()) for cases in _studies(design, studies, seed)), studies)
 
 
-def _are_detected(cases: NDArray[float64], level: float) -> NDArray[bool_]:
+def _are_detected(cases: Floats, level: float) -> Booleans:
     """By study, whether differences of shape (studies, clusters, cases), each -1, 0 or 1, have a mean above 0."""
-    import numpy as np
-
     sums, counts, centres, errors = _estimated(cases)
     if len(counts) < 2:
         return np.zeros(len(cases), bool)
@@ -108,10 +102,8 @@ def _are_detected(cases: NDArray[float64], level: float) -> NDArray[bool_]:
     return are_above
 
 
-def _estimated(cases: NDArray[float64]) -> tuple[NDArray[Any], ...]:
+def _estimated(cases: Floats) -> tuple[Array, ...]:
     """Sums of shape (studies, clusters), cases of each cluster, and centre and error of each study."""
-    import numpy as np
-
     sums, counts = np.nansum(cases, axis=-1), np.isfinite(cases[0]).sum(axis=-1)
     means = sums.sum(axis=-1, keepdims=True) / counts.sum()
     return sums, counts, *adjusted(means + (sums - means * counts) / counts.mean(), agreements(cases))
@@ -128,15 +120,14 @@ def equivalent(design: Design, margin: float, studies: int = STUDIES, seed: int 
     return Rate.of(sum(inside), studies)
 
 
-def _are_equivalent(cases: NDArray[float64], margin: float) -> NDArray[bool_]:
-    import numpy as np
+def _are_equivalent(cases: Floats, margin: float) -> Booleans:
     from scipy.special import stdtrit
 
     _, counts, centres, errors = _estimated(cases)
     pairs = np.maximum(2, np.round(len(counts) / agreements(cases) ** 2))
     score = margin - stdtrit(pairs - 1, (1 + EQUIVALENCE) / 2) * np.sqrt(margin * (1 - margin) / pairs)
     half = t_quantile(len(counts) - 1, EQUIVALENCE) * errors
-    are_inside: NDArray[bool_] = (np.abs(centres) + half < margin) & (np.abs(centres) < score)
+    are_inside: Booleans = (np.abs(centres) + half < margin) & (np.abs(centres) < score)
     return are_inside
 
 
@@ -177,10 +168,8 @@ def detectable(
     return _least(is_enough, 0.0, high, STEP) if is_enough(high) else None
 
 
-def _studies(design: Design, studies: int, seed: int) -> Iterator[NDArray[float64]]:
+def _studies(design: Design, studies: int, seed: int) -> Iterator[Floats]:
     """The cases' differences of simulated studies, shape (studies, clusters, cases), padded with NaN."""
-    import numpy as np
-
     clusters, at_once = design.clusters or design.tasks, max(1, AT_ONCE // (design.tasks * design.seeds))
     of_cluster = design.cluster_agreement if clusters < design.tasks else 0.0
     of_task = max(0.0, (design.agreement - of_cluster) / (1 - of_cluster)) if of_cluster < 1 else 0.0
@@ -192,12 +181,8 @@ def _studies(design: Design, studies: int, seed: int) -> Iterator[NDArray[float6
 
 
 @functools.lru_cache(maxsize=4)
-def _luck(
-    shape: tuple[int, int, int], clusters: int, of_task: float, of_cluster: float, *seed: int
-) -> NDArray[float64]:
+def _luck(shape: tuple[int, int, int], clusters: int, of_task: float, of_cluster: float, *seed: int) -> Floats:
     """A random number per case of (studies, tasks, seeds): one in these shares of tasks and clusters."""
-    import numpy as np
-
     rng, (studies, tasks, seeds) = np.random.default_rng(seed), shape
     own, common, alike = rng.random(shape), rng.random((studies, tasks, 1)), rng.random((studies, tasks, 1))
     largest = -(-tasks // clusters)
@@ -276,8 +261,6 @@ def effective_pairs(differences: ArrayLike) -> int:
     K seeds of a task count as K / (1 + (K - 1) r) pairs, where r is their intraclass correlation (Kish 1965, Survey
     Sampling). Shape (tasks, seeds); NaN for a missing case.
     """
-    import numpy as np
-
     tasks = int(np.isfinite(np.asarray(differences, float)).any(axis=1).sum())
     return round(tasks / agreement(differences) ** 2)
 
@@ -287,7 +270,6 @@ def power_of(n: int, discordant: float, difference: float, alpha: float = ALPHA)
 
     Raises ConfigError: a difference beyond the discordant share.
     """
-    import numpy as np
     from scipy.special import bdtr, gammaln, xlog1py, xlogy
 
     if not 0 <= difference <= discordant:
@@ -302,9 +284,8 @@ def power_of(n: int, discordant: float, difference: float, alpha: float = ALPHA)
 
 
 @functools.lru_cache(maxsize=8)
-def _most_losses(most: int, alpha: float) -> NDArray[int64]:
+def _most_losses(most: int, alpha: float) -> Integers:
     """For 0 to `most` discordant pairs, the most losses with which the rest is still significant; -1 for none."""
-    import numpy as np
     from scipy.special import bdtr
 
     most_losses, losses = [], -1

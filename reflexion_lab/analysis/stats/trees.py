@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from statistics import fmean
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -18,11 +18,8 @@ from reflexion_lab.analysis.stats.bootstrap import are_varied, ends, generator, 
 from reflexion_lab.analysis.stats.intervals import LEVEL, RESAMPLES, TOLERANCE, Estimate, of_clusters, over_tasks
 from reflexion_lab.analysis.stats.permutation import pass_at_k
 from reflexion_lab.errors import DataError
+from reflexion_lab.io.arrays import Floats, np
 from reflexion_lab.records import Record
-
-if TYPE_CHECKING:
-    from numpy import float64
-    from numpy.typing import NDArray
 
 
 class Program(NamedTuple):
@@ -37,12 +34,10 @@ class Program(NamedTuple):
     repairs: Sequence[tuple[bool, float]] = ()
 
 
-def pass_at(tree: Sequence[Program], n_r: int) -> NDArray[float64]:
+def pass_at(tree: Sequence[Program], n_r: int) -> Floats:
     """P(a program or a repair passes its hidden tests) of 0, 1, ..., N_p programs with `n_r` repairs, by the size of a
     subtree. Without repairs it is pass@k. Raises DataError: a program that failed its feedback has fewer repairs.
     """
-    import numpy as np
-
     products = np.eye(1, len(tree) + 1)[0]  # mean product over the subsets of each size of the programs so far
     for seen, program in enumerate(tree, 1):
         share = np.arange(1, len(tree) + 1) / seen  # of the subsets, those with this program
@@ -119,8 +114,6 @@ def curves(trees: Sequence[Sequence[Program]], clusters: Sequence[int], sizes: S
     `intervals.over_tasks` where too few tasks differ (`bootstrap.are_varied`). `clusters`: index of each tree's cluster
     (`clusters.places`). Raises DataError: as of `pass_at`.
     """
-    import numpy as np
-
     n_p = len(trees[0])
     parts = [[x for n_r in (0, *sizes) for x in (tokens_of_program(tree, n_r), *pass_at(tree, n_r))] for tree in trees]
     table = [(1, fmean(each.is_repaired for each in tree), *own) for tree, own in zip(trees, parts, strict=True)]
@@ -167,24 +160,20 @@ def curves(trees: Sequence[Sequence[Program]], clusters: Sequence[int], sizes: S
     return Curves(draws=spots[:n_p], spots=repaired, headline=head, crossings=crossings)
 
 
-def _estimate(values: NDArray[float64]) -> Estimate:
+def _estimate(values: Floats) -> Estimate:
     """The first value, with the percentiles of the others."""
     return Estimate.of(float(values[0]), *ends(values[1:]))
 
 
-def _height(curve: NDArray[float64], places: NDArray[float64]) -> NDArray[float64]:
+def _height(curve: Floats, places: Floats) -> Floats:
     """Heights of each row's curve at its `places`, from 0; beyond its end, along its last piece."""
-    import numpy as np
-
     below = np.clip(places.astype(int), 0, curve.shape[1] - 2)
     low, high = np.take_along_axis(curve, below, axis=1), np.take_along_axis(curve, below + 1, axis=1)
     return np.asarray(np.clip(low + (places - below) * (high - low), 0, 1))
 
 
-def _reach(curve: NDArray[float64], heights: NDArray[float64]) -> NDArray[float64]:
+def _reach(curve: Floats, heights: Floats) -> Floats:
     """The first places at which each row's curve, which never falls, has these heights; infinite above its end."""
-    import numpy as np
-
     above = (curve[:, None] < heights[:, :, None] - TOLERANCE).sum(axis=2)
     end = np.clip(above, 1, curve.shape[1] - 1)
     low, high = np.take_along_axis(curve, end - 1, axis=1), np.take_along_axis(curve, end, axis=1)
@@ -192,10 +181,8 @@ def _reach(curve: NDArray[float64], heights: NDArray[float64]) -> NDArray[float6
     return np.where(above < curve.shape[1], end - 1 + np.clip(step, 0, 1), np.inf)
 
 
-def _crossing(cost: NDArray[float64], drawn: NDArray[float64], curve: NDArray[float64]) -> tuple[Estimate | None, bool]:
+def _crossing(cost: Floats, drawn: Floats, curve: Floats) -> tuple[Estimate | None, bool]:
     """As of `Curves.crossings`; `cost`: tokens of a draw."""
-    import numpy as np
-
     tokens = np.linspace(max(cost[0, 0], curve[0, 0]), (drawn.shape[1] - 1) * cost[0, 0], 128)
     gaps = _height(curve[:, 1:], tokens / curve[:, :1]) - _height(drawn, tokens / cost)
     sign = np.sign(gaps[0, -1])

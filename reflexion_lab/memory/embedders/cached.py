@@ -13,13 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reflexion_lab.errors import LabError, ModelError, StoreError
+from reflexion_lab.io.arrays import Float32s, np
 from reflexion_lab.io.terminal import bar, in_notebook
 from reflexion_lab.protocols import Embedder, TextKind
 
 if TYPE_CHECKING:
-    from numpy import float32
-    from numpy.typing import NDArray
-
     from reflexion_lab.storage.sql import Database
 
 CHUNK = 1024
@@ -60,7 +58,7 @@ class CachedEmbedder:
     def dimensions(self) -> int:
         return self._embedder.dimensions
 
-    def embed(self, texts: Sequence[str], kind: TextKind = "document") -> NDArray[float32]:
+    def embed(self, texts: Sequence[str], kind: TextKind = "document") -> Float32s:
         """As `Embedder.embed`; `embedder` gets only unknown texts, each once."""
         if self._path is None or not texts:
             self.misses += len(texts)
@@ -77,9 +75,7 @@ class CachedEmbedder:
             raise ModelError(problem, hint="other weights answer than before: start a new cache.embeddings")
         return _matrix(vectors)
 
-    def _embedded(self, texts: Sequence[str], kind: TextKind) -> NDArray[float32]:
-        import numpy as np
-
+    def _embedded(self, texts: Sequence[str], kind: TextKind) -> Float32s:
         rows = self._embedder.embed(texts, kind)
         if not (finite := np.isfinite(rows)).all():
             text = texts[int(finite.all(axis=1).argmin())]
@@ -208,9 +204,7 @@ class ReplayEmbedder:
         statement = select(EMBEDDINGS.c.vector).where(EMBEDDINGS.c.fingerprint == self.fingerprint).limit(1)
         return len(self._database.selected(statement)[0][0]) // 4
 
-    def embed(self, texts: Sequence[str], kind: TextKind = "document") -> NDArray[float32]:
-        import numpy as np
-
+    def embed(self, texts: Sequence[str], kind: TextKind = "document") -> Float32s:
         if not texts:
             return np.empty((0, self.dimensions), np.float32)
         vectors, prefix = [], self.prefixes[kind]
@@ -242,7 +236,6 @@ def _database(path: Path, readonly: bool, error: type[LabError] = StoreError) ->
 
 def _stored(database: Database, fingerprint: str, digests: Collection[bytes]) -> dict[bytes, bytes | None]:
     """Stored vectors by digest; None for one that is damaged or not finite."""
-    import numpy as np
     from sqlalchemy import select
 
     from reflexion_lab.storage.sql import EMBEDDINGS
@@ -256,8 +249,6 @@ def _stored(database: Database, fingerprint: str, digests: Collection[bytes]) ->
     }
 
 
-def _matrix(vectors: Sequence[bytes]) -> NDArray[float32]:
+def _matrix(vectors: Sequence[bytes]) -> Float32s:
     """One row per vector, writable."""
-    import numpy as np
-
     return np.frombuffer(bytearray().join(vectors), "<f4").reshape(len(vectors), -1).astype(np.float32, copy=False)

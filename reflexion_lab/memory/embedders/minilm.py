@@ -15,16 +15,13 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from reflexion_lab.agent.models.llama_cpp import physical_cores
 from reflexion_lab.errors import ModelError
+from reflexion_lab.io.arrays import Float32s, np
 from reflexion_lab.limits import Count, validated
 from reflexion_lab.protocols import TextKind
-
-if TYPE_CHECKING:
-    from numpy import float32
-    from numpy.typing import NDArray
 
 MAX_TOKENS = 256
 """Maximum tokens per text, as in training; longer texts are truncated."""
@@ -53,10 +50,8 @@ class MiniLM:
         self._loading = threading.Lock()
         self._loaded: tuple[Any, Any] | None = None
 
-    def embed(self, texts: Sequence[str], kind: TextKind = "document") -> NDArray[float32]:
+    def embed(self, texts: Sequence[str], kind: TextKind = "document") -> Float32s:
         """Mean of the token vectors, normalised to length 1. Raises ModelError when onnxruntime is missing."""
-        import numpy as np
-
         self._load()
         if len(texts) < 2:
             vectors = [self._vector(text) for text in texts]
@@ -65,15 +60,13 @@ class MiniLM:
                 vectors = list(pool.map(self._vector, texts))
         return np.array(vectors, np.float32).reshape(len(texts), self.dimensions)
 
-    def _vector(self, text: str) -> NDArray[float32]:
-        import numpy as np
-
+    def _vector(self, text: str) -> Float32s:
         tokenizer, session = self._load()
         # A lone surrogate, possible in a model's reply, is not valid Unicode; it is replaced by a question mark.
         tokens = np.array([tokenizer.encode(text.encode(errors="replace").decode()).ids], np.int64)
         inputs = {"input_ids": tokens, "attention_mask": np.ones_like(tokens), "token_type_ids": np.zeros_like(tokens)}
         mean = session.run(None, inputs)[0][0].mean(axis=0)
-        vector: NDArray[float32] = mean / np.linalg.norm(mean)
+        vector: Float32s = mean / np.linalg.norm(mean)
         return vector
 
     def _load(self) -> tuple[Any, Any]:

@@ -9,18 +9,15 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from operator import methodcaller
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from reflexion_lab.agent.models import server
 from reflexion_lab.agent.models.openai import OpenAIModel, is_same
 from reflexion_lab.agent.models.requests import EMBEDDINGS, SHOWN, embeddings, outcome_of, pause
 from reflexion_lab.errors import LabError, ModelError
+from reflexion_lab.io.arrays import Float32s, np
 from reflexion_lab.limits import Above0, Count, Positive, validated
 from reflexion_lab.protocols import TextKind
-
-if TYPE_CHECKING:
-    from numpy import float32
-    from numpy.typing import NDArray
 
 KEYS = re.compile(r"\bmodel\.(?=(?:model|base_url|api_key_env|api_key_file|timeout|retries|extra_body)\b)")
 
@@ -73,9 +70,7 @@ class OpenAIEmbedder(OpenAIModel):
     def dimensions(self) -> int:
         return int(self.embed(["."]).shape[1])
 
-    def embed(self, texts: Sequence[str], kind: TextKind = "document") -> NDArray[float32]:
-        import numpy as np
-
+    def embed(self, texts: Sequence[str], kind: TextKind = "document") -> Float32s:
         prefixed = ((self.prefixes[kind] + text).encode(errors="replace").decode() for text in texts or ["."])
         inputs = [text or " " for text in prefixed]  # OpenAI refuses ""
         rows = list[tuple[int, Any]]()
@@ -86,7 +81,7 @@ class OpenAIEmbedder(OpenAIModel):
             lengths = np.linalg.norm(table, axis=1, keepdims=True)
             is_right = np.isfinite(lengths).all() and lengths.all()
             if is_right and [number for number, _ in rows] == list(range(len(inputs))):
-                unit: NDArray[float32] = (table / lengths)[: len(texts)]
+                unit: Float32s = (table / lengths)[: len(texts)]
                 return unit
         raise ModelError(
             f"embedder.model: {len(rows)} vectors came for {len(inputs)} texts",

@@ -9,18 +9,15 @@ import warnings
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from reflexion_lab.errors import ModelError
+from reflexion_lab.io.arrays import Float32s, np
 from reflexion_lab.io.files import folder_digest, hub_folder, named_folder
 from reflexion_lab.limits import Positive, validated
 from reflexion_lab.memory.embedders.cached import MARKS
 from reflexion_lab.memory.embedders.minilm import packaged
 from reflexion_lab.protocols import TextKind
-
-if TYPE_CHECKING:
-    from numpy import float32
-    from numpy.typing import NDArray
 
 BATCH, BATCH_ON_A_GPU = 16, 256
 CASTS = {"float32": "float", "float16": "half", "bfloat16": "bfloat16"}  # methods of torch's modules
@@ -87,10 +84,8 @@ class SentenceTransformer:
     def _own_prompt(self, kind: TextKind) -> str:
         return next((self._own_prompts[name] for name in PROMPTS[kind] if name in self._own_prompts), "")
 
-    def embed(self, texts: Sequence[str], kind: TextKind = "document") -> NDArray[float32]:
+    def embed(self, texts: Sequence[str], kind: TextKind = "document") -> Float32s:
         """Raises ModelError when the library is missing or the model cannot load."""
-        import numpy as np
-
         given = self._given[kind]
         readable = [f"{given or ''}{text}".encode(errors="replace").decode() for text in texts]
         # Fast tokenizers modify their settings during a call, so threads must not share one.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from reflexion_lab.io.arrays import np
 from reflexion_lab.limits import NotNegative, Positive, Share, validated
 from reflexion_lab.memory.retrieval.corpus import DIGITS, Postings, best
 from reflexion_lab.protocols import Hit
@@ -25,8 +26,6 @@ class BM25(Postings):
         self._k1, self._b = k1, b
 
     def rank(self, query: str, k: int) -> list[Hit]:
-        import numpy as np
-
         words = Counter(self._words(query))
         holders, ends, lengths, first = self._holders(words)
         if k < 1 or not len(holders):

@@ -8,15 +8,11 @@ from bisect import bisect_left, insort
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
 
+from reflexion_lab.io.arrays import Array, np
 from reflexion_lab.protocols import Hit
 from reflexion_lab.text.replies.tokens import tokens
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-Array: TypeAlias = "NDArray[Any]"
 BLOCK = 256
 """Scores per block; the block maxima bound the k-th best score."""
 DIGITS = 12
@@ -79,8 +75,6 @@ class Postings:
         """The postings of each word, one after another, and where each ends; the documents' sizes; the number of the
         oldest remaining document, from which the others are counted.
         """
-        import numpy as np
-
         holders, ends = numbers(), numbers()
         with self._lock:
             first = self._first
@@ -97,8 +91,6 @@ def best(scores: Array, k: int, first: int, digits: int | None = None) -> list[H
 
     `first`: document number of `scores[0]`. `digits`: decimals to which scores are rounded; None: not rounded.
     """
-    import numpy as np
-
     maxima = np.maximum.reduceat(scores, np.arange(0, len(scores), BLOCK)) if len(scores) else scores
     # k block maxima reach `bound`, so no lower score is among the k best.
     bound = np.partition(maxima, -k)[-k] if k <= len(maxima) else 0.0

@@ -9,13 +9,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from reflexion_lab.io.arrays import Float32s, Integers, np
 from reflexion_lab.protocols import Embedder, Hit, TextKind
-
-if TYPE_CHECKING:
-    from numpy import float32, int64
-    from numpy.typing import NDArray
 
 
 class EmbeddingRetriever:
@@ -59,7 +55,7 @@ class Vectors:
     """
 
     def __init__(self) -> None:
-        self._rows: list[NDArray[float32]] = []
+        self._rows: list[Float32s] = []
         """Made one by the first search after a change."""
         self.total = self.first = 0
         """Number of documents ever added, and of the oldest remaining one."""
@@ -68,7 +64,7 @@ class Vectors:
     def __len__(self) -> int:
         return self.total - self.first
 
-    def add(self, vectors: NDArray[float32]) -> None:
+    def add(self, vectors: Float32s) -> None:
         """Add unit vectors, shape (documents, dimensions)."""
         with self._lock:
             self._rows += [vectors] if len(vectors) else []
@@ -78,10 +74,8 @@ class Vectors:
         with self._lock:
             self.first = max(self.first, min(before, self.total))
 
-    def _matrix(self) -> tuple[NDArray[float32] | None, int]:
+    def _matrix(self) -> tuple[Float32s | None, int]:
         """The remaining rows, None without any, and the number of the first."""
-        import numpy as np
-
         with self._lock:
             if not len(self):
                 self._rows = []
@@ -92,10 +86,8 @@ class Vectors:
                 self._rows = [np.ascontiguousarray(rows[held - len(self) :], np.float32)]
             return self._rows[0], self.first
 
-    def rank(self, vector: NDArray[float32], k: int) -> list[Hit]:
+    def rank(self, vector: Float32s, k: int) -> list[Hit]:
         """As `Retriever.rank`, for a unit vector."""
-        import numpy as np
-
         rows, first = self._matrix()
         if rows is None or k <= 0:
             return []
@@ -108,10 +100,8 @@ class Vectors:
         return [Hit(first + number, score) for number, score in pairs if score > 0]
 
 
-def _nearest(scores: NDArray[float32], k: int) -> NDArray[int64]:
+def _nearest(scores: Float32s, k: int) -> Integers:
     """Positions that can be among the `k` best within `ROUNDING`."""
-    import numpy as np
-
     if k >= len(scores):
         return np.arange(len(scores))
     last = np.partition(scores, len(scores) - k)[len(scores) - k]

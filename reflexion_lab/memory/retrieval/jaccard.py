@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from reflexion_lab.io.arrays import np
 from reflexion_lab.limits import Positive, validated
 from reflexion_lab.memory.retrieval.corpus import Postings, best
 from reflexion_lab.protocols import Hit
@@ -24,8 +25,6 @@ class Jaccard(Postings):
         return set(super()._words(text))
 
     def rank(self, query: str, k: int) -> list[Hit]:
-        import numpy as np
-
         words = self._words(query)
         if k < 1 or not words:
             return []

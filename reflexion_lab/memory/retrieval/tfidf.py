@@ -8,8 +8,9 @@ from array import array
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from reflexion_lab.io.arrays import Array, np
 from reflexion_lab.limits import Positive, validated
-from reflexion_lab.memory.retrieval.corpus import DIGITS, Array, best, numbers
+from reflexion_lab.memory.retrieval.corpus import DIGITS, best, numbers
 from reflexion_lab.protocols import Hit
 from reflexion_lab.text.replies.tokens import tokens
 
@@ -86,7 +87,6 @@ class TfIdf:
         """Of the remaining documents with a query of these counts by column. Its views of the rows must not outlive
         the lock: an array with views cannot grow.
         """
-        import numpy as np
         from scipy.sparse import csr_array
 
         ends = np.asarray(self._ends)[self._first - self._dropped :]
