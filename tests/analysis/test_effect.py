@@ -51,14 +51,11 @@ def test_a_base_that_holds_the_cases_is_the_rest_in_its_share():
     assert (result.low, result.high) == (pytest.approx(low * 12 / 16), pytest.approx(high * 12 / 16))
 
 
-def test_without_anything_to_compare_there_is_no_effect():
+def test_without_anything_to_compare_there_is_no_effect_and_a_partial_base_is_refused():
     some = cases("+", "-")
     assert effect({}, some) is None
     assert effect(some, {}) is None
     assert effect(some, some) is None
-
-
-def test_a_base_that_holds_some_of_the_cases_is_refused():
     with pytest.raises(ValueError, match="got 1 of 2 cases"):
         effect(cases("+-"), {("t0", 2): True, ("t9", 2): False})
 

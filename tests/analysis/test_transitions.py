@@ -79,16 +79,13 @@ def test_reactions_to_feedback_by_hand(make_arm):
     assert (deaf.uptake.value, deaf.resistance.value) == (0, 1)
 
 
-def test_a_pass_is_no_failure_to_react_to(make_arm):
-    assert reactions(make_arm({"a": [(1.0, R), (0.0, W)]}).attempts.values()) == (None, None)
-
-
-def test_loops_that_all_end_at_once_have_no_moves_and_no_rates(make_arm):
+def test_loops_that_end_at_once_have_no_moves_no_rates_and_no_failure_to_react_to(make_arm):
     arm = make_arm({"a": [(1.0, R)], "b": [(1.0, W)]})
     assert transitions(arm).programs == ()
     assert counts(ends(arm)) == (1, 0, 0, 1)
     (moves,) = transitions(make_arm({"a": [(0.0, R), (1.0, R)]})).programs
     assert (moves.repair, moves.damage.value, moves.gain.value) == (None, 0, 0)
+    assert reactions(make_arm({"a": [(1.0, R), (0.0, W)]}).attempts.values()) == (None, None)
 
 
 def test_a_verdict_that_the_harness_spoilt_is_no_move(make_arm):

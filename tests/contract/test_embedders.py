@@ -42,27 +42,18 @@ def vectors(embedder):
     return embedder.embed(TEXTS)
 
 
-def test_rows_are_float32_of_length_one(embedder, vectors):
+def test_rows_are_float32_of_length_one_and_none_for_no_texts(embedder, vectors):
     assert vectors.dtype == np.float32
     assert vectors.shape == (len(TEXTS), embedder.dimensions)
     assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
-
-
-def test_no_texts_give_no_rows(embedder):
     assert embedder.embed([]).shape == (0, embedder.dimensions)
 
 
-def test_a_vector_depends_on_its_text_alone(embedder, vectors):
+def test_a_vector_depends_on_its_text_alone_and_like_texts_are_near(embedder, vectors):
     assert np.array_equal(embedder.embed(TEXTS[::-1]), vectors[::-1])
     for text, vector in zip(TEXTS, vectors, strict=True):
         assert np.array_equal(embedder.embed([text])[0], vector)
-
-
-def test_a_repeated_text_gets_the_same_row(embedder, vectors):
     assert np.array_equal(embedder.embed([TEXTS[1], TEXTS[0], TEXTS[1]]), vectors[[1, 0, 1]])
-
-
-def test_like_texts_are_nearer_than_unlike_ones(vectors):
     assert vectors[0] @ vectors[1] > 0.5 > vectors[0] @ vectors[2]
 
 
@@ -79,12 +70,9 @@ def test_threads_that_embed_at_once_get_what_one_gets(make, vectors):
             assert np.array_equal(rows, vectors)
 
 
-def test_any_text_has_a_vector(embedder):
+def test_any_text_has_a_vector_and_one_that_is_too_long_is_cut_not_refused(embedder):
     for text in ("", " \n", "\ud800 half a character", "\0", "数の和", "x" * 3000):
         assert np.linalg.norm(embedder.embed([text])[0]) == pytest.approx(1, abs=1e-5), text[:30]
-
-
-def test_a_text_that_is_too_long_is_cut_not_refused(embedder):
     begins_alike = [" ".join(["number"] * 400 + [end]) for end in ("here", "there")]
     first, second = embedder.embed(begins_alike)
     assert np.array_equal(first, second)

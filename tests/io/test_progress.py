@@ -16,21 +16,15 @@ def test_a_log_gets_a_line_with_tasks_passes_rates_cost_and_time(capsys):
         assert part in line
 
 
-def test_the_line_counts_the_spending_of_uncached_calls(capsys):
+def test_the_line_counts_uncached_calls_begins_where_a_resumed_run_stood_and_quiet_is_quiet(capsys):
     spent = Usage(calls=1, prompt_tokens=1, cost=0.75)  # a reflection; the actor's reply was cached
     progress = Progress(total=1, spent=lambda: spent)
     progress.attempt()
     progress.close()
     assert "cost 0.7500" in capsys.readouterr().err
-
-
-def test_a_resumed_run_begins_where_it_stood(capsys):
     progress = Progress(total=9, finished=4, passed=2)
     progress.close()
     assert capsys.readouterr().err.startswith("4/9 tasks, 2 passed")
-
-
-def test_quiet_is_quiet(capsys):
     progress = Progress(total=1, quiet=True)
     progress.task(grade())
     progress.close()

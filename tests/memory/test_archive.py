@@ -87,25 +87,25 @@ def test_earlier_runs_on_the_same_task_are_recalled_on_request(same_task, expect
     assert others == ({"a", "b"} if same_task else {"b"})
 
 
-def test_tasks_whose_ids_end_in_numbers_are_no_passes_of_one_task():
+def test_neither_many_own_episodes_nor_numbers_in_ids_crowd_out_other_tasks():
+    known = archive()
+    known.absorb([*learnt("a", *(attempt("a", number) for number in range(1, 30))), *failed("b")])
+    assert similar(known, "a", 2) == ["b"]
     known = archive()
     known.absorb(failed(["calc@1", "calc@2"]))
     assert sorted(similar(known, "calc@3")) == ["calc@1", "calc@2"]
     assert similar(known, "calc@2@pass2") == ["calc@1"]
 
 
-def test_many_own_episodes_do_not_crowd_out_other_tasks():
-    known = archive()
-    known.absorb([*learnt("a", *(attempt("a", number) for number in range(1, 30))), *failed("b")])
-    assert similar(known, "a", 2) == ["b"]
-
-
-def test_a_task_does_not_read_its_own_insights_of_earlier_runs():
+def test_a_task_reads_insights_of_the_others_and_its_own_of_this_run_at_once():
     known = archive("ab")
     assert known.lessons(task("a"), []).insights == ("insight of b",)
     assert known.lessons(task("c"), []).insights == ("insight of a", "insight of b")
     assert archive(same_task=True).lessons(task("a"), []).insights == ()
     assert archive("a", same_task=True).lessons(task("a"), []).insights == ("insight of a",)
+    own = learnt("b", attempt("b"))
+    lessons = archive("a", shown=Shown(insights=2)).lessons(task("b"), own)
+    assert lessons.insights == ("insight of a", "insight of b")
 
 
 def test_a_task_reads_shared_wisdom_in_the_words_of_the_others():
@@ -167,12 +167,6 @@ def test_a_recurring_cause_is_wisdom_whose_use_is_counted_by_feedback():
 
 def test_nothing_is_shown_by_default():
     assert archive("ab", shown=Shown()).lessons(task("c", CAUSE), []) == Recollection()
-
-
-def test_own_insights_join_those_of_others_at_once():
-    own = learnt("b", attempt("b"))
-    lessons = archive("a", shown=Shown(insights=2)).lessons(task("b"), own)
-    assert lessons.insights == ("insight of a", "insight of b")
 
 
 def test_the_next_run_starts_with_the_stored_records():

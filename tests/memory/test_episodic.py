@@ -37,13 +37,10 @@ def test_omega_shows_the_newest_oldest_first(omega, expected):
     assert numbers(filled(Window(omega), range(1, 6))) == expected
 
 
-def test_the_window_keeps_everything_that_it_does_not_show():
+def test_the_window_is_of_the_task_and_keeps_everything_that_it_does_not_show():
     memory = filled(Window(1), range(1, 6))
     memory.policy = Window(3)
     assert numbers(memory) == [3, 4, 5]
-
-
-def test_another_tasks_episodes_are_not_shown():
     memory = filled(Window("all"), [1, 2])
     memory.remember(task("b"), attempt("b", 1))
     assert numbers(memory, "b") == [1]

@@ -10,9 +10,14 @@ def reflected(**fields):
     return builders.reflection(**{"what_to_change": "change it"} | fields)
 
 
-def test_a_new_insight_is_appended():
+def test_a_new_insight_is_appended_and_at_twenty_the_oldest_leaves_but_not_for_a_repetition():
     assert with_insight(("Check bounds",), "  Handle\n None first ") == ("Check bounds", "Handle None first")
     assert with_insight(["Check bounds"], "x") == ("Check bounds", "x")
+    insights = ()
+    for number in range(23):
+        insights = with_insight(insights, f"{number} is an insight")
+    assert insights == tuple(f"{number} is an insight" for number in range(3, 23))
+    assert with_insight(insights, "3 IS AN INSIGHT") == insights
 
 
 ALWAYS = "Always check the bounds of the list"
@@ -47,14 +52,6 @@ def test_different_changes_with_one_opening_are_all_kept():
         session = session_after(session, about)
         book.add(f"t{number}", change)
     assert session.key_insights == book.newest() == CHANGES
-
-
-def test_at_twenty_the_oldest_leaves_but_not_for_a_repetition():
-    insights = ()
-    for number in range(23):
-        insights = with_insight(insights, f"{number} is an insight")
-    assert insights == tuple(f"{number} is an insight" for number in range(3, 23))
-    assert with_insight(insights, "3 IS AN INSIGHT") == insights
 
 
 def test_the_insight_is_the_first_text_that_is_not_empty():

@@ -69,24 +69,18 @@ def test_adaptive_widens_after_three_failures_or_a_poor_one(rewards, omega):
     assert adapted(3, [episode(n, reward=reward) for n, reward in enumerate(rewards, 1)]) == omega
 
 
-def test_adaptive_narrows_after_an_easy_success_within_1_and_10():
+def test_adaptive_narrows_after_an_easy_success_within_1_and_10_and_not_by_an_unknown_verdict():
     for number, omega in ((1, 2), (2, 2), (3, 3)):
         assert adapted(3, [episode(number, passed=True, reward=1.0)]) == omega
     assert adapted(10, [episode(reward=0.0)] * 5) == 10
     assert adapted(1, [episode(1, passed=True, reward=1.0)]) == 1
-
-
-def test_an_unknown_verdict_does_not_move_the_adaptive_omega():
     untold = [replace(episode(n, reward=0.0), metadata={"outcome": "no_tests"}) for n in (1, 2, 3)]
     assert adapted(3, untold) == 3
 
 
-def test_tasks_of_humaneval_are_of_all_sizes():
+def test_tasks_of_humaneval_and_basics_are_of_all_sizes():
     sizes = Counter(omega_for("by_complexity", [], task) for task in humaneval())
     assert sizes.keys() == {1, 3, 5}
     assert min(sizes.values()) > 50
-
-
-def test_tasks_of_basics_have_a_complexity():
     sizes = {omega_for("by_complexity", [], task) for task in basics(0, 40)}
     assert sizes == {1, 3, 5}

@@ -12,19 +12,13 @@ def counted(reflections, **fields):
     return {pattern.text: pattern.count for pattern in extract_patterns(reflections, **fields)}
 
 
-def test_a_lesson_of_two_reflections_is_a_pattern_with_their_ids():
+def test_a_lesson_of_two_reflections_is_a_pattern_and_counts_once_per_reflection():
     (pattern,) = extract_patterns([reflected("r1", "Check bounds"), reflected("r2", "Check bounds", "Sort first")])
     assert (pattern.text, pattern.count, pattern.reflection_ids) == ("Check bounds", 2, ("r1", "r2"))
-
-
-def test_a_lesson_counts_once_per_reflection():
     twice = reflected("r1", "Check bounds", "check BOUNDS.", key_insight="Check bounds")
     assert counted([twice]) == {}
     assert counted([twice], min_frequency=1) == {"Check bounds": 1}
     assert counted([twice, reflected("r2", "check bounds")]) == {"Check bounds": 2}
-
-
-def test_near_duplicates_are_one_pattern_in_the_words_of_the_first():
     lessons = ["Check  the bounds!", "check bounds", "CHECK A\nBOUNDS"]
     (pattern,) = extract_patterns([reflected(f"r{n}", text) for n, text in enumerate(lessons)], min_frequency=3)
     assert pattern.text == "Check  the bounds!"

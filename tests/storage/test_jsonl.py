@@ -34,13 +34,10 @@ def file(folder):
     return folder / "episodes.jsonl"
 
 
-def test_a_file_is_a_header_and_a_line_a_record(file):
+def test_a_file_is_a_header_and_a_line_a_record_and_kinds_without_have_none(file, folder):
     header, *lines = file.read_text().splitlines()
     assert header + "\n" == HEADER
     assert [json.loads(line)["episode_id"] for line in lines] == [f"e{n}" for n in range(5)]
-
-
-def test_kinds_without_records_have_no_file(folder):
     assert [path.name for path in folder.iterdir()] == ["episodes.jsonl"]
     store = Jsonl(folder)
     assert [list(store.read(kind)) for kind in (Wisdom, Item)] == [[], []]

@@ -38,9 +38,11 @@ def test_what_the_task_gave_is_no_part_of_a_change():
     assert Convergence().reached(steps, prompt=head) is None
 
 
-def test_a_threshold_of_zero_never_converges():
+def test_a_threshold_is_met_by_nothing_that_equals_it():
     rule = Convergence(convergence_threshold=0, severity_threshold=0)
     assert rule.reached([Step(program="same", critique=critique(0.0, 1.0))] * 2) is None
+    for passing in range(1, 10):
+        assert Convergence(0.0, (10 - passing) / 10).reached(drafts(critique(1 - passing / 10))) is None
 
 
 def test_improvement_is_in_score_else_in_severity():
@@ -69,11 +71,6 @@ def off_by_one(severity=0.8, *more):
 )  # fmt: skip
 def test_the_rule_that_the_newest_critique_meets(critiques, rule):
     assert Convergence().reached(drafts(*critiques)) == rule
-
-
-def test_a_severity_of_exactly_the_threshold_is_not_below_it():
-    for passing in range(1, 10):
-        assert Convergence(0.0, (10 - passing) / 10).reached(drafts(critique(1 - passing / 10))) is None
 
 
 TESTED = replace(critique(score=0.7), rank=(True, 1.0, 0.7))

@@ -29,15 +29,12 @@ def test_the_highest_severity_and_all_issues_once_in_order(task):
     assert merged_critique.suggestions == ("Sort.", "Add.")
 
 
-def test_scores_are_weighted_by_confidence(task):
+def test_scores_are_weighted_by_confidence_and_without_them_the_highest_confidence_counts(task):
     merged_critique = merged(
         task, critique(score=0.9, confidence=0.5), critique(score=0.3, confidence=1.0), critique(confidence=0.7)
     )
     assert merged_critique.score == pytest.approx((0.9 * 0.5 + 0.3 * 1.0) / 1.5)
     assert merged_critique.confidence == 1.0
-
-
-def test_without_scores_the_highest_confidence_counts(task):
     merged_critique = merged(task, critique(confidence=0.2), critique(confidence=0.6))
     assert (merged_critique.score, merged_critique.confidence) == (None, 0.6)
     assert merged(task, critique(score=0.4, confidence=0.3), critique(confidence=0.9)).confidence == 0.3
@@ -62,13 +59,10 @@ def test_a_failing_critic_is_skipped_and_paid(task):
     )
 
 
-def test_all_failing_is_an_error_with_the_words_and_cost_of_all(task):
+def test_all_failing_is_an_error_with_words_and_cost_and_a_broken_harness_is_not_swallowed(task):
     with pytest.raises(CritiqueError, match=r"^one; two$") as caught:
         merged(task, CritiqueError("one", COST, "first"), CritiqueError("two", COST, "second"))
     assert (caught.value.usage, caught.value.reply) == (COST + COST, "first\n\nsecond")
-
-
-def test_a_broken_harness_is_not_swallowed(task):
     with pytest.raises(HarnessError):
         merged(task, critique(), HarnessError("no sandbox"))
 

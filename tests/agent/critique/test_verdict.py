@@ -40,12 +40,9 @@ def test_the_word_that_there_is_no_issue_is_a_severity_of_zero(reply):
     assert (verdict.severity, verdict.issues) == (0.0, ())
 
 
-def test_issues_without_a_number_have_a_medium_severity():
+def test_numbers_are_read_where_they_are_given_and_issues_without_have_a_medium_severity():
     assert 0.3 < parse_verdict("ISSUE: x is wrong").severity < 1
     assert 0.3 < parse_verdict("SUGGESTION: sort first\nSEVERITY: dunno").severity < 1
-
-
-def test_score_and_confidence_are_read_where_they_are_given():
     verdict = parse_verdict("SEVERITY: 0.5\nSCORE: 6/10\nCONFIDENCE: 90%")
     assert (verdict.score, verdict.confidence) == (0.6, 0.9)
     verdict = parse_verdict('{"severity": true, "issues": ["x y"], "score": NaN, "confidence": 2}')

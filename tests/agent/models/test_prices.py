@@ -68,9 +68,11 @@ def test_well_known_list_prices_are_found_by_their_exact_names(model, prompt, co
     assert "OpenAI: " in price.words
 
 
-def test_a_gateway_has_prices_of_its_own():
+def test_where_a_model_runs_decides_its_price():
     assert price_of(node(), read()).per_million == (0.15, 0.6)
     assert price_of(node(base_url="https://gateway.example/v1"), read()) is UNKNOWN
+    assert price_of({"_target_": "x.LlamaCppModel"}, []) is FREE
+    assert "recorded" in str(price_of({"_target_": "x.ReplayModel"}, []))
 
 
 def test_the_newest_entry_of_a_users_file_counts(tmp_path, monkeypatch):
@@ -87,11 +89,6 @@ def test_the_newest_entry_of_a_users_file_counts(tmp_path, monkeypatch):
 def test_impossible_prices_in_the_config_are_refused(prices):
     with pytest.raises(ValueError, match=r"model\.price_per_million: got .*, expected two prices"):
         price_of(node(price_per_million=prices), [])
-
-
-def test_local_models_are_free_and_recordings_have_costs():
-    assert price_of({"_target_": "x.LlamaCppModel"}, []) is FREE
-    assert "recorded" in str(price_of({"_target_": "x.ReplayModel"}, []))
 
 
 @pytest.mark.parametrize("place", ["", "10.0.0.7:80", "http://127.0.0.1:1/v1", "localhost:1", "http://[::1]/v1"])
@@ -150,9 +147,13 @@ def test_caps_and_prices_that_do_not_go_together_are_refused_before_any_file(tmp
     assert [path.name for path in tmp_path.iterdir()] == ["own.yaml"]
 
 
-def test_cached_prompt_tokens_have_their_own_price():
+def test_cached_prompt_tokens_have_their_own_price_also_in_a_stored_reply_unless_it_was_paid():
     assert Price(per_million=(4.0, 8.0), words="").cost(100, 10, 60) == pytest.approx(480e-6)
     assert Price(per_million=(4.0, 8.0, 1.0), words="").cost(100, 10, 60) == pytest.approx((160 + 60 + 80) / 1e6)
+    usage, price = Usage(calls=1, prompt_tokens=100, completion_tokens=10, cached_tokens=60), (4.0, 8.0, 1.0)
+    free, paid = (Completion(text="", model="", usage=msgspec.structs.replace(usage, cost=c)) for c in (0.0, 0.25))
+    assert Price(per_million=price, words="").with_cost(free).usage.cost == pytest.approx(300e-6)
+    assert Price(per_million=price, words="").with_cost(paid) == UNKNOWN.with_cost(paid) == paid
 
 
 def test_a_stored_reply_gets_a_cost_once_it_is_known(tmp_path):
@@ -163,10 +164,3 @@ def test_a_stored_reply_gets_a_cost_once_it_is_known(tmp_path):
         completion = model.complete(HELLO, sampling=Sampling())
         model.close()
     assert (completion.cached, completion.usage.tokens, completion.usage.cost) == (True, 5, 5.0)
-
-
-def test_a_stored_reply_is_priced_with_its_cached_tokens_unless_it_was_paid():
-    usage, price = Usage(calls=1, prompt_tokens=100, completion_tokens=10, cached_tokens=60), (4.0, 8.0, 1.0)
-    free, paid = (Completion(text="", model="", usage=msgspec.structs.replace(usage, cost=c)) for c in (0.0, 0.25))
-    assert Price(per_million=price, words="").with_cost(free).usage.cost == pytest.approx(300e-6)
-    assert Price(per_million=price, words="").with_cost(paid) == UNKNOWN.with_cost(paid) == paid

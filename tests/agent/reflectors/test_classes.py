@@ -64,12 +64,9 @@ def as_traceback(program: str) -> str:
     return "".join(traceback.format_exception(raised_by(program)))
 
 
-def test_of_a_chain_of_exceptions_the_last_decides() -> None:
+def test_the_last_exception_of_a_chain_decides_whatever_follows_it() -> None:
     program = "try:\n    {}['a']\nexcept KeyError:\n    import no_such_module_here"
     assert classify("", as_traceback(program)) == "import"
-
-
-def test_lines_after_the_exception_do_not_change_its_class() -> None:
     text = as_traceback("raise ValueError('first line\\nKeyError: second line')")
     assert classify("", text + "note: race condition\n") == "type"
 

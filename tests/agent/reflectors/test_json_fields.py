@@ -76,9 +76,12 @@ def test_place_and_spelling_of_the_object_do_not_matter(reply):
     assert parse_fields(reply) == EXPECTED
 
 
-def test_labelled_lines_come_before_json():
+def test_labelled_lines_come_before_json_and_of_a_key_given_twice_the_first_value():
     lines = "\n".join(f"{label}: {value}" for label, value in OURS.items())
     assert parse_fields(json.dumps({**OURS, "ROOT_CAUSE": "Another."}) + "\n" + lines) == EXPECTED
+    twice = json.dumps(OURS)[:-1] + ', "ROOT_CAUSE": "", "WHAT_WENT_WRONG": "Later words."}'
+    assert parse_fields(twice) == EXPECTED
+    assert parse_fields('{"ROOT_CAUSE": "", ' + json.dumps(OURS)[1:]) == EXPECTED
 
 
 def test_analysis_stands_for_cause_and_symptom_once():
@@ -105,12 +108,6 @@ def test_the_scored_shape_is_read():
     assert (fields.root_cause, fields.what_went_wrong) == ("range ends before its end.", "The last item was left out.")
     assert fields.what_to_change == "Loop over the items, not over positions."
     assert (fields.what_worked, fields.key_insight) == ("The loop itself.", "A range leaves out its end.")
-
-
-def test_of_a_key_given_twice_the_first_with_a_value_counts():
-    twice = json.dumps(OURS)[:-1] + ', "ROOT_CAUSE": "", "WHAT_WENT_WRONG": "Later words."}'
-    assert parse_fields(twice) == EXPECTED
-    assert parse_fields('{"ROOT_CAUSE": "", ' + json.dumps(OURS)[1:]) == EXPECTED
 
 
 def test_our_own_labels_do_not_go_without_a_confidence():

@@ -44,8 +44,11 @@ def wrong(*words: str, checks: tuple[Check, ...] = (EMPTY_LIST,), **fields: obje
     return flags(written, attempt_with(*checks), [])
 
 
-def test_good_words_have_no_flag() -> None:
+def test_good_words_have_no_flag_nor_those_on_a_success_one_about_failing_checks() -> None:
     assert flags(reflection(), attempt_with(EMPTY_LIST), []) == ()
+    attempt = attempt_with(Check(name="assert mean_gap([]) == 0.0", outcome="pass"))
+    raised = flags(reflection(root_cause="", confidence=0.1), attempt, [])
+    assert not {"misses_check", "leaks_value", "low_confidence"} & set(raised)
 
 
 @pytest.mark.parametrize(("confidence", "flagged"), [(0.79, False), (0.8, True), (1.0, True)])
@@ -59,12 +62,6 @@ def test_much_confidence_needs_evidence(confidence: float, flagged: bool) -> Non
 def test_the_expected_value_leaks_where_it_tells_the_answer(call: str, expected: str, words: str, leaks: bool) -> None:
     check = Check(name=f"assert {call} == {expected or 27}", outcome="fail", expected=expected)
     assert ("leaks_value" in wrong(words, checks=(check,))) is leaks
-
-
-def test_a_success_has_no_flags_about_failing_checks() -> None:
-    attempt = attempt_with(Check(name="assert mean_gap([]) == 0.0", outcome="pass"))
-    raised = flags(reflection(root_cause="", confidence=0.1), attempt, [])
-    assert not {"misses_check", "leaks_value", "low_confidence"} & set(raised)
 
 
 @given(text=st.text(max_size=300), program=st.text(max_size=300), value=st.text(max_size=30))
@@ -101,11 +98,8 @@ def test_a_flag_fits_its_examples_and_no_counterexample(flag: str) -> None:
     assert [text for text in UNFLAGGED[flag] if any(is_flagged(text))] == []
 
 
-def test_equal_texts_count_once_for_the_length() -> None:
+def test_equal_texts_and_names_in_comments_and_docstrings_count_for_nothing() -> None:
     assert "short" in wrong("a" * 60, "a" * 60)
-
-
-def test_names_in_comments_and_docstrings_are_not_credited() -> None:
     program = 'def f(x):\n    """Uses zebra."""\n    return x  # giraffe\n'
     words = reflection(root_cause="The zebra and the giraffe.", what_went_wrong="", what_to_change="")
     assert "no_credit" in flags(words, attempt_with(EMPTY_LIST, program=program), [])

@@ -78,10 +78,13 @@ def test_rejected_words_that_no_model_wrote_stand_in_the_text() -> None:
     assert reflection.problem == "timeout: late; rejected: no_action, generic"
 
 
-def test_only_severe_flags_are_acted_on() -> None:
+def test_only_severe_flags_are_acted_on_and_the_policy_flag_changes_flags_only() -> None:
     reflection = reviewed(Gives(POOR), "reject", severe=("blames_externals",))
     assert "generic" in reflection.flags
     assert reflection.root_cause == POOR.root_cause
+    reflection = reviewed(Gives(POOR), "flag")
+    assert {"generic", "no_action"} <= set(reflection.flags)
+    assert replace(reflection, flags=()) == POOR
 
 
 def test_a_failed_model_without_rules_keeps_attempt_and_cost() -> None:
@@ -126,9 +129,3 @@ def test_policies_keep_good_reflections_and_controls(policy: str) -> None:
     assert "generic" in control.flags
     assert replace(control, flags=()) == Generic().reflect(TASK, ATTEMPT, [])
     assert Reviewed(NoReflection(), policy).reflect(TASK, ATTEMPT, []) is None
-
-
-def test_the_policy_flag_changes_flags_only() -> None:
-    reflection = reviewed(Gives(POOR), "flag")
-    assert {"generic", "no_action"} <= set(reflection.flags)
-    assert replace(reflection, flags=()) == POOR

@@ -56,11 +56,14 @@ def test_a_drawn_reflection_is_unchanged_and_free(tmp_path: Path) -> None:
     assert (reflection.usage, reflection.flags) == (Usage(), ())
 
 
-def test_no_reflection_is_drawn_twice_for_a_task(tmp_path: Path) -> None:
+def test_no_reflection_is_drawn_twice_for_a_task_until_the_pool_is_exhausted(tmp_path: Path) -> None:
     same = [run_folder(tmp_path / name, *MANY) for name in ("one", "two")]
     shuffled = Shuffled(same)
     items = [shuffled.reflect(task("t/0"), attempt("t/0", number), []).root_cause for number in range(1, 11)]
     assert len(set(items)) == 10
+    shuffled = Shuffled(run_folder(tmp_path / "run", attempt("t/1")))
+    items = [shuffled.reflect(task("t/0"), attempt("t/0", number), []).root_cause for number in (1, 2, 3)]
+    assert items == ["cause t/1 1"] * 3
 
 
 def test_the_draw_goes_by_seed_and_not_by_the_order_of_the_file(tmp_path: Path) -> None:
@@ -200,12 +203,6 @@ def test_reflections_are_drawn_from(tmp_path: Path, name: str) -> None:
     pool = run_folder(tmp_path / "run", *attempts)
     drawn = {Shuffled(pool, seed).reflect(task("t/0"), attempt("t/0", number), []).root_cause for seed in range(50)}
     assert drawn == causes
-
-
-def test_an_exhausted_pool_is_used_again(tmp_path: Path) -> None:
-    shuffled = Shuffled(run_folder(tmp_path / "run", attempt("t/1")))
-    items = [shuffled.reflect(task("t/0"), attempt("t/0", number), []).root_cause for number in (1, 2, 3)]
-    assert items == ["cause t/1 1"] * 3
 
 
 def test_the_config_names_pool_and_seed_and_demands_a_pool(tmp_path: Path) -> None:

@@ -66,14 +66,11 @@ def test_the_order_of_tasks_and_seeds_changes_nothing():
     assert difference(outcomes[::-1], 1 - outcomes[::-1]) == difference(outcomes, 1 - outcomes)
 
 
-def test_absent_cases_weigh_nothing():
+def test_absent_cases_weigh_nothing_and_make_no_pair():
     outcomes = drawn(np.random.default_rng(6), 1, 60, 2, 0.5, 0.5)[0]
     padded = np.pad(outcomes, ((0, 5), (0, 1)), constant_values=ABSENT)
     assert interval(padded) == interval(outcomes)
     assert difference(padded, 1 - padded) == difference(outcomes, 1 - outcomes)
-
-
-def test_a_case_that_one_side_lacks_is_no_pair():
     first, second = np.array([[1.0, 0.0], [1.0, ABSENT]]), np.array([[0.0, ABSENT], [1.0, 0.0]])
     assert difference(first, second).value == -0.5
 
@@ -84,14 +81,11 @@ def test_equal_sides_still_leave_a_width():
     assert estimate.low < estimate.value == 0.0 < estimate.high
 
 
-def test_one_seed_has_the_interval_of_its_paired_table():
+def test_one_seed_and_several_that_agree_have_the_interval_of_the_paired_table():
     first = np.array([[1.0]] * 20 + [[0.0]] * 20)
     second = first.copy()
     second[18:23] = 1 - second[18:23]  # two lost, three won
     assert difference(first, second) == Estimate(value=1 / 40, **ends(paired_difference(18, 2, 3, 17)))
-
-
-def test_several_seeds_that_agree_are_worth_no_more_than_one():
     first, second = np.zeros((40, 3)), np.zeros((40, 3))
     second[:4] = 1
     estimate = difference(first, second)

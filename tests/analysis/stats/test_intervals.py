@@ -89,16 +89,13 @@ def test_one_task_more_that_differs_moves_the_width_without_a_step():
     assert steps.max() < 0.03
 
 
-def test_agreement_is_1_for_equal_seeds_and_root_n_for_independent():
+def test_agreement_is_1_for_equal_seeds_root_n_for_independent_and_by_hand_for_three_tasks():
     rng = np.random.default_rng(1)
     alike = np.repeat(rng.choice([-1.0, 0.0, 1.0], (2000, 1)), 4, axis=1)
     assert agreement(alike) == 1.0
     assert agreement(rng.choice([-1.0, 0.0, 1.0], (2000, 4))) == pytest.approx(0.5, abs=0.02)
     assert agreement(alike[:, :1]) == agreement(np.zeros((5, 3))) == agreement([[1.0, 0.0]]) == 1.0
-
-
-def test_agreement_of_three_tasks_by_hand():
-    """Variances within 0.5, 0 and 0.5; of the means 0.5, 1 and -0.5 it is 7/12: r = (7/12 - 1/6) / (5/12 + 1/3)."""
+    # Variances within 0.5, 0 and 0.5; of the means 0.5, 1 and -0.5 it is 7/12: r = (7/12 - 1/6) / (5/12 + 1/3).
     correlation = (7 / 12 - 1 / 6) / (5 / 12 + 1 / 3)
     cases = [[0.0, 1.0, math.nan], [1.0, 1.0, math.nan], [0.0, -1.0, math.nan], [math.nan] * 3]
     assert agreement(cases) == pytest.approx(math.sqrt((1 + correlation) / 2))

@@ -66,10 +66,13 @@ def test_the_dearer_arm_is_cut_between_two_caps_in_proportion():
     assert equal(richest, second, draws=50).estimate.value == pytest.approx(0.5)
 
 
-def test_expensive_first_attempts_still_count_when_matched():
+def test_expensive_first_attempts_still_count_and_a_price_of_nothing_is_no_cut():
     cheap = [Path(task, [1.0], [False]) for task in range(20)]
     dear = [Path(task, [5.0, 9.0], [task < 5, True]) for task in range(20)]
     assert equal(cheap, dear, draws=50).estimate.value == pytest.approx(0.25)
+    free = [Path(task, [0.0, 0.0], [False, task < 12]) for task in range(30)]
+    none = [Path(task, [0.0], [False]) for task in range(30)]
+    assert equal(none, free, draws=50).estimate.value == pytest.approx(0.4)
 
 
 def test_changing_sides_changes_the_sign_alone():
@@ -88,12 +91,6 @@ def test_without_a_cut_p_is_that_of_sign_flips():
     first, second = ([Path(task, [1.0], [bool(passes)]) for task, passes in enumerate(side)] for side in passed)
     expected = sign_flip(passed[0][:, None], passed[1][:, None])
     assert equal(first, second, draws=20_000).p == pytest.approx(expected, abs=0.012)
-
-
-def test_a_price_of_nothing_for_both_is_no_cut():
-    free = [Path(task, [0.0, 0.0], [False, task < 12]) for task in range(30)]
-    none = [Path(task, [0.0], [False]) for task in range(30)]
-    assert equal(none, free, draws=50).estimate.value == pytest.approx(0.4)
 
 
 @pytest.mark.parametrize(("first", "second"), [([], []), ([Path(0, [1.0], [True])], [Path(1, [1.0], [True])])])
@@ -127,16 +124,13 @@ def test_matched_interval_covers_a_true_difference_at_its_level():
     assert 0.9 <= np.mean([item.low <= truth <= item.high for item in items]) <= 0.99
 
 
-def test_where_all_tasks_differ_alike_the_interval_has_a_width():
+def test_an_interval_has_a_width_where_tasks_differ_alike_and_sums_in_their_last_digit():
     first, second = ([Path(task, (1.0,), (passed,)) for task in range(20)] for passed in (True, False))
     finding = equal(first, second).estimate
     assert finding.value == -1
     assert finding.low == -1
     assert -1 < finding.high < -0.7
-
-
-def test_noise_in_the_last_digit_takes_no_width_away():
-    """Seed 0 of every task is won at attempt 2: shares are thirds, whose sums differ in their last digit."""
+    # Seed 0 of every task is won at attempt 2: shares are thirds, whose sums differ in their last digit.
     first = [Path(task, (1.0, 2.0), (False, False)) for task in range(25) for _ in range(3)]
     second = [Path(task, (1.0, 2.3), (False, seed == 0)) for task in range(25) for seed in range(3)]
     finding = equal(first, second).estimate
@@ -187,14 +181,11 @@ def test_front_and_hull_by_hand(spots, on_front, on_hull):
     assert (front(spots), hull(spots)) == (on_front, on_hull)
 
 
-def test_the_area_is_scipys_over_the_width():
+def test_the_area_is_scipys_over_the_width_one_attempt_its_own_and_an_absent_case_none():
     from scipy.integrate import trapezoid
 
     curve = [0.5, 0.7, 0.75, 0.75, 0.8]
     assert area(curve) == pytest.approx(trapezoid(curve, [1, 2, 3, 4, 5]) / 4)
-
-
-def test_one_attempt_is_its_own_area_and_an_absent_case_stays_absent():
     assert area([0.4, 0.4, 0.4]) == pytest.approx(0.4)
     assert area([0.4]) == 0.4
     present, absent = area([[1.0, math.nan], [1.0, math.nan]])

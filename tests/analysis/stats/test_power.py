@@ -208,15 +208,12 @@ def test_more_comparisons_leave_less_power():
     assert shares[0] > shares[2] + 0.1
 
 
-def test_detectable_difference_reaches_the_requested_power():
+def test_detectable_difference_reaches_the_requested_power_and_five_tasks_have_none():
     design = Design(tasks=60, seeds=3, discordance=0.2)
     least = detectable(design, 0.8, 300)
     assert detected(replace(design, difference=least), 300).share >= 0.8
     assert detected(replace(design, difference=least - 0.01), 300).share < 0.8
     assert least < detectable(replace(design, tasks=30), 0.8, 300)
-
-
-def test_a_design_of_five_tasks_detects_nothing():
     assert detectable(Design(tasks=5, seeds=1, discordance=0.3), studies=100) is None
 
 

@@ -45,7 +45,7 @@ def shown(memory: CuratedMemory, task: Task) -> list[str]:
     return [item.sources[0] for item in memory.selection(task).items]
 
 
-def test_raw_trajectories_are_the_nearest_loops_that_passed():
+def test_raw_trajectories_are_the_nearest_loops_that_passed_and_full_history_shows_every_loop():
     memory = taught(RawTrajectories(Jaccard(), k=2))
     assert shown(memory, TASKS[1]) == ["t/4", "t/0"]
     assert "t/1" in shown(taught(RawTrajectories(Jaccard(), k=4, passed_only=False)), TASKS[0])
@@ -53,9 +53,6 @@ def test_raw_trajectories_are_the_nearest_loops_that_passed():
     assert first.text.startswith("Task:\ndef f():\n    '''Return the red ball.'''")
     assert "Attempt 1, which passed:" in first.text
     assert builders.ADD.strip() in first.text
-
-
-def test_full_history_shows_every_loop_newest_first():
     assert shown(taught(FullHistory()), TASKS[2]) == ["t/4", "t/3", "t/1", "t/0"]
 
 

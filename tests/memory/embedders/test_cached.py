@@ -66,12 +66,15 @@ def reopened(path):
     return CachedEmbedder(Hashed(), path)
 
 
-def test_a_text_is_embedded_once(hashed, cached):
+def test_a_text_is_embedded_once_and_its_row_may_be_written_to_without_harm(hashed, cached):
     first = cached.embed(TEXTS)
     assert np.array_equal(cached.embed(TEXTS), first)
     assert np.array_equal(first, right(TEXTS))
     assert hashed.batches == [TEXTS]
     assert (cached.hits, cached.misses) == (len(TEXTS), len(TEXTS))
+    rows = cached.embed(TEXTS)
+    rows[:] = 0
+    assert np.array_equal(cached.embed(TEXTS), right(TEXTS))
 
 
 MANY = [f"{number % (CHUNK + 7)}" for number in range(2 * CHUNK + 50)]
@@ -112,12 +115,6 @@ def test_embedders_share_a_file_without_mixing(path):
     for fingerprint in ("one", "other", "one"):
         rows = CachedEmbedder(Hashed(fingerprint), path).embed(TEXTS)
         assert np.array_equal(rows, right(TEXTS, fingerprint))
-
-
-def test_rows_may_be_written_to_without_harm(cached):
-    rows = cached.embed(TEXTS)
-    rows[:] = 0
-    assert np.array_equal(cached.embed(TEXTS), right(TEXTS))
 
 
 def test_a_cache_without_a_file_still_embeds(hashed, cached, path):
@@ -248,7 +245,7 @@ def test_a_full_disk_costs_one_warning_and_what_is_kept_is_still_read(cached, pa
     assert cached.hits == before + 5
 
 
-def test_a_replay_returns_recorded_vectors_and_names_damaged_ones(tmp_path):
+def test_a_replay_returns_recorded_vectors_names_damaged_ones_and_creates_no_file(tmp_path):
     path = tmp_path / "embeddings.sqlite"
     vectors = CachedEmbedder(Hashed(), path).embed(TEXTS)
     replay = ReplayEmbedder(path)
@@ -261,6 +258,10 @@ def test_a_replay_returns_recorded_vectors_and_names_damaged_ones(tmp_path):
         connection.execute("UPDATE embeddings SET vector = zeroblob(32)")
     with pytest.raises(ModelError, match="'text 3' is damaged"):
         replay.embed(TEXTS[3:])
+    path = tmp_path / "absent.sqlite"
+    with pytest.raises(ModelError):
+        _ = ReplayEmbedder(path).fingerprint
+    assert not path.exists()
 
 
 def test_a_vector_that_is_not_finite_is_an_error_and_never_stored(hashed, path):
@@ -287,10 +288,3 @@ def test_a_batch_of_an_embedder_is_stored_before_the_next_and_widths_never_mix(h
     hashed.embed = lambda texts, kind: np.ones((len(texts), 4), np.float32)
     with pytest.raises(ModelError, match=r"different widths, \[4, 8\]; .* start a new cache\.embeddings"):
         cached.embed(TEXTS)
-
-
-def test_a_replay_creates_no_file(tmp_path):
-    path = tmp_path / "absent.sqlite"
-    with pytest.raises(ModelError):
-        _ = ReplayEmbedder(path).fingerprint
-    assert not path.exists()

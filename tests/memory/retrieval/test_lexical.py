@@ -40,11 +40,13 @@ def scored(retriever, query, *documents):
     return [(documents[hit.number], hit.score) for hit in retriever.rank(query, len(documents))]
 
 
-def test_jaccard_is_the_share_of_common_words():
+def test_jaccard_is_the_share_of_common_words_and_can_ignore_short_ones():
     connection, timeout = "open database connection", "diagnose database timeout in production"
     handle = "handle network timeout gracefully"
     hits = scored(Jaccard(min_length=3), "database timeout connection", handle, "sort a list", timeout, connection)
     assert hits == [(connection, 2 / 4), (timeout, 2 / 5), (handle, 1 / 6)]
+    assert scored(Jaccard(min_length=3), "a b c", "a b c") == []
+    assert scored(Jaccard(min_length=3), "go to 15 prime", "go up prime") == [("go up prime", 1.0)]
 
 
 @pytest.mark.parametrize(
@@ -59,11 +61,6 @@ def test_jaccard_is_the_share_of_common_words():
 )
 def test_jaccard_ignores_case_order_and_repeats(query, document, score):
     assert scored(Jaccard(), query, document) == [(document, score)]
-
-
-def test_jaccard_can_ignore_short_words():
-    assert scored(Jaccard(min_length=3), "a b c", "a b c") == []
-    assert scored(Jaccard(min_length=3), "go to 15 prime", "go up prime") == [("go up prime", 1.0)]
 
 
 @pytest.mark.parametrize("forget", [0, 59, 100])

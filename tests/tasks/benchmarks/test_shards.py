@@ -35,12 +35,9 @@ def test_shards_are_the_benchmark_in_its_order_with_whole_clusters(n):
     assert {part.digest for part in parts} == {whole.digest}
 
 
-def test_the_largest_cluster_goes_first_to_the_emptiest_shard_and_ties_to_the_first_name():
+def test_the_largest_cluster_goes_first_to_the_emptiest_shard_and_lone_tasks_are_dealt_evenly():
     whole = of_clusters({"b": 2, "a": 2, "z": 3, "c": 1})
     assert [{task.cluster_id for task in shard(whole, f"{number}/2")} for number in (0, 1)] == [{"z", "c"}, {"a", "b"}]
-
-
-def test_tasks_that_stand_alone_are_dealt_evenly():
     whole = Benchmark("basics", tuple(basics(n=40)))
     assert [len(shard(whole, f"{number}/4")) for number in range(4)] == [10] * 4
 

@@ -70,22 +70,16 @@ def test_the_score_is_drafts_times_tests(task, sandbox, programs, kept):
     assert agreed(task, sandbox, *programs).tests == kept
 
 
-def test_a_tie_goes_to_the_earlier_draft(task, sandbox):
+def test_a_tie_goes_to_the_earlier_draft_and_without_a_draft_that_passes_there_is_no_feedback(task, sandbox):
     assert agreed(task, sandbox, SAME, TWICE, tests=(TESTS[0], TESTS[3])).tests == (TESTS[3],)
-
-
-def test_tests_that_no_draft_passes_are_no_feedback(task, sandbox):
     written = agreed(task, sandbox, "def double(x):\n    raise ValueError", "", "def double(x:")
     assert written.tests == ()
     assert set(written.dropped.values()) == {"no call", "passed by no draft"}
 
 
-def test_without_drafts_all_tests_are_kept(task, sandbox):
+def test_without_drafts_all_tests_are_kept_and_fewer_are_refused(task, sandbox):
     assert agreed(task, sandbox).tests == TESTS
     assert DualAgreement(Suite(()), Drafts(), sandbox, 5).write(task.public).tests == ()
-
-
-def test_fewer_drafts_than_none_are_refused(task, sandbox):
     with pytest.raises(ValueError, match=r"DualAgreement\.agreement: got -1"):
         DualAgreement(Suite(), Drafts(), sandbox, -1)
 

@@ -155,13 +155,14 @@ def test_a_check_that_needs_more_runs_beside_the_program(check):
     assert (prepared.calls, prepared.in_process) == (None, True)
 
 
-def test_a_class_as_entry_point_needs_more():
+def test_what_needs_more_and_what_shares_names_with_it_runs_beside_the_program():
     check = "c = LRUCache(2)\nassert c.get(1) == 2"
     assert prepare(check, "LRUCache").in_process
     assert not prepare(check.replace("LRUCache", "Find_Max"), "Find_Max").in_process
-
-
-def test_checks_that_share_names_with_one_in_process_run_beside_it():
+    check = (
+        "def fact(n):\n    return 1 if n < 2 else n * fact(n - 1)\nfor n in (1, 2):\n    assert candidate(fact(n)) == n"
+    )
+    assert not prepare(check, "f").in_process
     checks = ("g = lambda: 1", "x = f(g)", "y = 2", "for x in (y,):\n    assert f(x) == 1", "assert f(1) == 1")
     assert [check.in_process for check in prepare_all(checks, "f", "")] == [True, True, False, False, False]
 
@@ -279,10 +280,3 @@ def test_a_check_in_process_is_forgeable_and_marked(sandbox):
 ])  # fmt: skip
 def test_checks_that_read_the_programs_names_or_files_are_marked(check):
     assert prepare(check, "f").in_process
-
-
-def test_recursive_helper_of_a_test_is_plain():
-    check = (
-        "def fact(n):\n    return 1 if n < 2 else n * fact(n - 1)\nfor n in (1, 2):\n    assert candidate(fact(n)) == n"
-    )
-    assert not prepare(check, "f").in_process

@@ -5,9 +5,10 @@ from reflexion_lab.text.prompts.render import TOLERANCE, excerpt, longest, witho
 TEXT = "".join(f"line {n}\n" for n in range(100)) + "the end"
 
 
-def test_what_is_short_enough_stays_as_it_is():
+def test_what_is_short_enough_stays_as_it_is_and_without_room_only_the_gap_is_left():
     assert excerpt(TEXT, len(TEXT)) == TEXT
     assert excerpt("", 0) == ""
+    assert excerpt(TEXT, 0) == "# (101 lines are left out here)"
 
 
 @pytest.mark.parametrize("chars", [20, 100, 500])
@@ -18,10 +19,6 @@ def test_both_ends_stay_in_whole_lines_and_the_gap_is_counted(chars):
     assert lines[:gap] + TEXT.split("\n")[gap : gap + missing] + lines[gap + 1 :] == TEXT.split("\n")
     assert len("\n".join(lines[:gap] + lines[gap + 1 :])) <= chars
     assert lines[0] == "line 0"
-
-
-def test_without_room_only_the_gap_is_left():
-    assert excerpt(TEXT, 0) == "# (101 lines are left out here)"
 
 
 def test_the_longest_that_fits_is_found():

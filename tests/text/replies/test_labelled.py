@@ -43,9 +43,11 @@ def test_a_number_is_clear_or_none(text, expected):
     assert number(text) == expected
 
 
-def test_nested_objects_are_found_and_keys_are_letters():
+def test_nested_objects_are_found_and_the_number_behind_a_label_is_read():
     items = list(objects('x {"A b": {"c_1": 2}, "a-B": 3} {"broken": '))
     assert items == [{"ab": {"c1": "2"}}, {"c1": "2"}]
+    text = f"REASON: a\n**FIX 2:** b\nfix #3 (again): c\nfix {'9' * 5000}: d"
+    assert [section.number for section in LABELS.sections(text)] == [0, 2, 3, 999_999_999]
 
 
 @given(st.text())
@@ -54,8 +56,3 @@ def test_any_text_is_read(text):
     assert number(text) is None or number(text).value is not None
     assert len(entries([text] * 9, 5, 20)) in (0, 5)
     list(objects(text))
-
-
-def test_the_number_behind_a_label_is_read():
-    text = f"REASON: a\n**FIX 2:** b\nfix #3 (again): c\nfix {'9' * 5000}: d"
-    assert [section.number for section in LABELS.sections(text)] == [0, 2, 3, 999_999_999]
