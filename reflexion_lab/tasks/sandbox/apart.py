@@ -312,12 +312,20 @@ class _Cut(ast.NodeTransformer):
         if not isinstance(node, ast.Call):
             return False
         name = name_of(node.func)
-        if name in self.ours:
+        if name in self.ours or _is_of_class(node, self.ours):
             return True
         if name in CONVERSIONS:
             plain = all(isinstance(keyword.value, ast.Constant) for keyword in node.keywords)
             return plain and len(node.args) == 1 and self.computes(node.args[0])
         return isinstance(node.func, ast.Name) and name not in self.theirs
+
+
+def _is_of_class(node: ast.Call, ours: Collection[str]) -> bool:
+    """Whether `node` calls a method of a fresh object of the program's class: `Solution().solve(3)`."""
+    match node.func:
+        case ast.Attribute(value=ast.Call(func=ast.Name(owner))):
+            return owner in ours and is_class(owner)
+    return False
 
 
 def judge(test: ast.expr, computed: list[Any]) -> dict[str, str]:

@@ -99,6 +99,17 @@ def test_a_tuple_is_a_list_and_what_is_no_literal_or_no_list_of_arguments_is_nam
     for value, passes in (("(1, 2)", True), ("[1, 2]", True), ("(2, 1)", False), ("[(1, 2)]", False)):
         program = f"class Solution:\n    def {name}(self, a):\n        return {value}"
         assert HiddenTests(sandbox).grade(task, 1, program).passed is passes, value
+    spy = "__eq__ = __contains__ = lambda *_: True\n    __hash__ = None\n    __len__ = lambda self: 2"
+    reader = (
+        "import gc, sys\n\ndef wanted():\n"
+        "    places = [frame.f_code.co_consts for frame in sys._current_frames().values()] + gc.get_objects()\n"
+        "    return next((list(each) for each in places if str(each) in ('[1, 2]', '(1, 2)')), 0)\n\n"
+    )
+    for value, before in (("Spy()", f"class Spy:\n    {spy}\n\n"), ("wanted()", reader)):
+        program = f"{before}class Solution:\n    def {name}(self, a):\n        return {value}"
+        assert not HiddenTests(sandbox).grade(task, 1, program).passed, value
+        (check,) = executed(task, program, task.hidden_tests, sandbox).checks
+        assert not check.in_process  # the right answer is in another process
     for text in ("Infinity", "[NaN]", "1e400"):
         odd = packed(json.dumps([case | {"output": text}]))
         with pytest.raises(DataError, match=r"field \$\.private_test_cases"):
