@@ -10,6 +10,7 @@ from itertools import pairwise
 
 from reflexion_lab.audit.samples import Sample
 from reflexion_lab.records import Record
+from reflexion_lab.tasks.benchmarks.visible import visible_tests
 
 HUMAN_EVAL = frozenset(f"HumanEval/{number}" for number in range(164))
 FIXED = 0.5
@@ -110,8 +111,6 @@ def _shown(sample: Sample) -> tuple[int, int]:
 
 @functools.lru_cache(maxsize=4096)
 def _examples(prompt: str, entry_point: str) -> frozenset[str]:
-    from reflexion_lab.tasks.benchmarks.visible import visible_tests
-
     try:
         return frozenset(_bare(test, entry_point) for test in visible_tests(prompt, entry_point))
     except (SyntaxError, ValueError, RecursionError, MemoryError):

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from reflexion_lab.errors import DataError
 from reflexion_lab.io.files import content, unpacked
 from reflexion_lab.records import Record, Task
-from reflexion_lab.tasks.benchmarks.humaneval import helpers
+from reflexion_lab.tasks.benchmarks.humaneval import helpers, hidden_checks, humaneval, whole_check
 from reflexion_lab.text.replies.syntax import UNPARSABLE, Parser
 
 
@@ -97,8 +97,6 @@ def task_of(row: Row, task_id: str) -> Task:
 
 @functools.cache
 def human_eval_tasks() -> dict[str, Task]:
-    from reflexion_lab.tasks.benchmarks.humaneval import humaneval
-
     return {task.task_id: task for task in humaneval()}
 
 
@@ -108,8 +106,6 @@ def _checks(test: str, entry_point: str) -> tuple[str, ...]:
 
     Also whole if the function under test is called `check`: the test then calls itself, and no program can pass.
     """
-    from reflexion_lab.tasks.benchmarks.humaneval import hidden_checks, whole_check
-
     try:
         checks = hidden_checks(test)
     except (LookupError, SyntaxError, StopIteration, ValueError, RecursionError, MemoryError):

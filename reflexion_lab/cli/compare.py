@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reflexion_lab.analysis.report.cells import estimate, line
+from reflexion_lab.analysis.stats.intervals import Estimate
 from reflexion_lab.cli.place import Commands, add_command, add_flag, add_json, add_runs, chosen, out_folder, positive
 from reflexion_lab.cli.sheets import say, say_json
 from reflexion_lab.errors import ConfigError, DataError, FolderError
@@ -17,7 +18,6 @@ from reflexion_lab.io.terminal import columns
 if TYPE_CHECKING:
     from reflexion_lab.analysis.arms import Arm
     from reflexion_lab.analysis.comparison import Comparison
-    from reflexion_lab.analysis.stats.intervals import Estimate
     from reflexion_lab.runner.folder.folder import RunFolder
 
 WIDTH = 100

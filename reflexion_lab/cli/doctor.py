@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from reflexion_lab.cli import place
 from reflexion_lab.cli.sheets import say_json
+from reflexion_lab.records import Task
 
 if TYPE_CHECKING:
-    from reflexion_lab.records import Task
     from reflexion_lab.tasks.sandbox.attacks import Attack, Verdict
     from reflexion_lab.tasks.sandbox.sandbox import Sandbox
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import time
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -35,8 +36,6 @@ def add(commands: place.Commands) -> None:
 
 def lint_dataset(options: argparse.Namespace) -> int:
     """Returns 1 if there is an error, else 0."""
-    import time
-
     from rich.console import Console
 
     from reflexion_lab.audit.lint_dataset import lint

@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import asdict
 
 from reflexion_lab.analysis.report import cells
-from reflexion_lab.cli import memory_history, place
+from reflexion_lab.analysis.stats.intervals import Rate
+from reflexion_lab.cli import memory_history, memory_import, place
 from reflexion_lab.cli.sheets import episode_table, say, say_json, sheet, when
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.io.terminal import columns
@@ -171,8 +173,6 @@ def _overview(store: Any, options: argparse.Namespace) -> dict[str, Any]:
 
 def _fields(episode: Episode) -> list[str]:
     """Non-empty fields as lines; a text of several lines is below its name."""
-    from msgspec.structs import asdict
-
     fields = asdict(episode) | {"timestamp": when(episode.timestamp), "reflection": ""}
     if episode.reflection:
         fields |= {f"reflection.{name}": value for name, value in asdict(episode.reflection).items() if name != "usage"}
@@ -219,7 +219,6 @@ def patterns(options: argparse.Namespace) -> None:
 
 def analyze(options: argparse.Namespace) -> None:
     from reflexion_lab.analysis.learning.transitions import learning_of
-    from reflexion_lab.analysis.stats.intervals import Rate
     from reflexion_lab.cli.memory_import import records_of
 
     if options.runs or options.last:
@@ -282,8 +281,6 @@ def _listed(counts: Mapping[str, int]) -> str:
 
 
 def import_files(options: argparse.Namespace) -> None:
-    from reflexion_lab.cli import memory_import
-
     with place.kept_at(options.store, new=True) as store:
         imported = memory_import.import_records(store, options.files)
     for note in imported.notes:

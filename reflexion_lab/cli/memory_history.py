@@ -11,10 +11,10 @@ from msgspec.structs import replace
 from reflexion_lab.cli import place
 from reflexion_lab.cli.sheets import say, say_json, sheet, short
 from reflexion_lab.errors import ConfigError
+from reflexion_lab.records import Item
 
 if TYPE_CHECKING:
     from reflexion_lab.memory.curators.history import Change, Round
-    from reflexion_lab.records import Item
     from reflexion_lab.runner.folder.folder import RunFolder
 
 SHOWN = 8
@@ -122,7 +122,6 @@ def _line(change: Change) -> str:
 
 def revert(options: argparse.Namespace) -> None:
     from reflexion_lab.memory.curators.history import changes
-    from reflexion_lab.records import Item
     from reflexion_lab.runner.objects import method_of
 
     run = _with_items(options.run)

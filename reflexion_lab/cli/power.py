@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+from msgspec.structs import replace
+
 from reflexion_lab.analysis.report.cells import line, rate
 from reflexion_lab.cli import place
 from reflexion_lab.cli.sheets import say_json
@@ -36,7 +38,6 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def power(options: argparse.Namespace) -> None:
-    from msgspec.structs import replace
     from rich.console import Console
 
     from reflexion_lab.analysis.stats.power import Design, detectable, detected, equivalent, too_few

@@ -8,6 +8,8 @@ import re
 import textwrap
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from reflexion_lab.cli import place
 from reflexion_lab.cli.sheets import say_json
 from reflexion_lab.errors import ConfigError
@@ -138,7 +140,6 @@ def run_many(overrides: list[str], as_json: bool = False) -> int:
 
 def run_sweep(sweep: Sweep, overrides: list[str], as_json: bool = False) -> int:
     """Run the cells of a sweep that are not finished; `overrides` are those of the launcher."""
-    import msgspec
     from rich.console import Console
 
     from reflexion_lab.studies.sweeps.running import run_all

@@ -14,12 +14,12 @@ from reflexion_lab.analysis.stats.intervals import PAIRED, Rate
 from reflexion_lab.cli import place
 from reflexion_lab.cli.sheets import episode_table, say, say_json, sheet, short, when
 from reflexion_lab.errors import ConfigError
+from reflexion_lab.protocols import Store
 from reflexion_lab.records import Episode, Wisdom
 
 if TYPE_CHECKING:
     from reflexion_lab.analysis.learning.transfer import Against, Change, Success, Transfer
     from reflexion_lab.memory.lessons.wisdom import WisdomBook
-    from reflexion_lab.protocols import Store
 
 QUOTED = 10
 """Maximum number of episodes in `show`, the newest."""

@@ -86,24 +86,13 @@ def compare(
 ) -> Compared:
     """pass@1 of each arm with its interval, and each paired with the baseline at equal budgets.
 
-    Raises FolderError: no run given, or a folder is no run; ConfigError: the runs cannot be compared.
-
-    Parameters
-    ----------
-    runs : object
-        Run folders, patterns such as `"runs/*"`, runs, sweeps, or lists of these. One arm's seeds are pooled.
-    baseline : str | None, optional
-        Arm to compare the others with; by default that of the registered study, else
-        `feedback_only`, `retry` or `simple`, else the lab's default cell of a grid, else the first one.
-    by : str | Sequence[str], default ()
-        Config keys to name arms by, such as `recall.omega`; by default those in which runs of one arm differ.
-    unit : {'attempts', 'completion_tokens', 'tokens', 'calls', 'cost'} | None, optional
-        Budget to compare at beside equal attempts; by default completion tokens, and cost where all arms have a price,
-        else tokens.
-    margin : float | None, optional
-        Equivalence margin in (0, 1]; by default that of the registered study, or none.
-    where : Override, default ()
-        Only runs with these settings, as of `load`.
+    Raises FolderError: no run given, or a folder is no run; ConfigError: the runs cannot be compared. `runs`: as of
+    `load`; one arm's seeds are pooled. `baseline`: arm to compare the others with; by default that of the registered
+    study, else `feedback_only`, `retry` or `simple`, else the lab's default cell of a grid, else the first one. `by`:
+    config keys to name arms by, such as `recall.omega`; by default those in which runs of one arm differ. `unit`:
+    budget to compare at beside equal attempts; by default completion tokens, and cost where all arms have a price, else
+    tokens. `margin`: equivalence margin in (0, 1]; by default that of the registered study, or none. `where`: as of
+    `load`.
 
     Examples
     --------
@@ -134,18 +123,9 @@ def report(
 ) -> list[Path]:
     """Write tables of `compare` as Markdown, HTML and LaTeX into `out`, with figures and numbers; returns the files.
 
-    Raises OSError: `out` cannot be written to; FolderError, ConfigError: as for `compare`.
-
-    Parameters
-    ----------
-    out : Path | str
-        Output folder, created if missing.
-    figures : {'png', 'svg', 'pdf'}, default "png"
-        Format of the figures. LaTeX includes PNG and PDF; SVG has to be converted first.
-    captions : bool, default True
-        Write titles and captions into the figures; off for papers.
-    baseline, by, unit, margin, where
-        As for `compare`.
+    Raises OSError: `out` cannot be written to; FolderError, ConfigError: as for `compare`, whose parameters mean the
+    same here. `out`: created if missing. `figures`: LaTeX includes PNG and PDF; SVG has to be converted first.
+    `captions`: write titles and captions into the figures; off for papers.
 
     Examples
     --------

@@ -123,12 +123,8 @@ def explore(run: object) -> Explorer:
     """Explore one run: filter its tasks by result, outcome, failure category, number of attempts and text, and step
     through the attempts of a task, each with its difference to the one before.
 
-    Raises FolderError: the folder is no run, or a file in it cannot be read; ConfigError: several runs.
-
-    Parameters
-    ----------
-    run : object
-        A run folder, or a run as `run` returns it.
+    Raises FolderError: the folder is no run, or a file in it cannot be read; ConfigError: several runs. `run`: a run
+    folder, or a run as `run` returns it.
 
     Examples
     --------

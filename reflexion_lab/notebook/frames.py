@@ -106,16 +106,10 @@ class Frames:
 def load(*runs: object, texts: bool = False, where: Override = ()) -> Frames:
     """Runs as pandas tables: `.runs`, `.tasks`, `.attempts`, `.checks`, `.reflections`, `.memory`.
 
-    Raises FolderError: no run given, a folder is no run, or a file cannot be read.
-
-    Parameters
-    ----------
-    runs : object
-        Run folders, patterns such as `"runs/*"`, runs and sweeps, or lists of these.
-    texts : bool, default False
-        Include columns for programs, prompts, replies, feedback and reflections.
-    where : Override, default ()
-        Only runs with these settings: `{"recall.omega": [1, 3], "model": "gpt-4o-mini"}`, or `"retriever=bm25"`.
+    Raises FolderError: no run given, a folder is no run, or a file cannot be read. `runs`: run folders, patterns such
+    as `"runs/*"`, runs and sweeps, or lists of these. `texts`: include columns for programs, prompts, replies, feedback
+    and reflections. `where`: only runs with these settings: `{"recall.omega": [1, 3], "model": "gpt-4o-mini"}`, or
+    `"retriever=bm25"`.
 
     Examples
     --------

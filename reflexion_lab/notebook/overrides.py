@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from reflexion_lab.errors import ConfigError
+from reflexion_lab.errors import CapReached, ConfigError
 from reflexion_lab.records import Task
 from reflexion_lab.runner import objects
 from reflexion_lab.runner.config.build import METHODS, unknown
@@ -87,8 +87,6 @@ def _kept_tasks(tasks: object, lines: Sequence[str]) -> Path:
 @contextmanager
 def one_line_errors(applies: Callable[[Exception], bool] = is_user_error) -> Iterator[None]:
     """Raise errors for which `applies`, except CapReached, as a one-line ConfigError without Hydra's traceback."""
-    from reflexion_lab.errors import CapReached
-
     try:
         yield
     except CapReached:

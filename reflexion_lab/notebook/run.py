@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from reflexion_lab.analysis.report.sheets import Sheet
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.notebook.overrides import Override, as_lines, one_line_errors, with_objects
+from reflexion_lab.records import Attempt, Grade
+from reflexion_lab.runner.config.build import Config
 from reflexion_lab.runner.config.messages import is_hydra_error
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.text.shorten import number_of
@@ -29,8 +31,6 @@ if TYPE_CHECKING:
     from reflexion_lab.analysis.run_log import Log
     from reflexion_lab.analysis.summary import Summary
     from reflexion_lab.loop.reflexion import Reflexion
-    from reflexion_lab.records import Attempt, Grade
-    from reflexion_lab.runner.config.build import Config
     from reflexion_lab.studies.calibrate import Calibration
     from reflexion_lab.studies.estimate import Estimate
     from reflexion_lab.studies.sweeps.sweep import Sweep
@@ -118,16 +118,10 @@ def run(
     Raises ConfigError: a value is invalid; nothing has run; KeyboardInterrupt: finished tasks are kept; the same call
     with the printed `resume="FOLDER"` resumes the run; CapReached: likewise. Caps count what all starts have spent.
 
-    Parameters
-    ----------
-    quiet : bool, default False
-        Without the progress bar.
-    metrics : mapping of str to function, optional
-        Metrics by name, for this process: `{"short": short}`. The first parameter says what the function measures:
-        `attempt` (then its `grade` or None), `attempts` of a task (then `grades` by number), `log` of a run, or `arm`;
-        its return annotation, `-> bool` or `-> float`, whether that is a share or a number.
-    **parts
-        Classes, objects or choices by config group, and `benchmark`: see the module.
+    `quiet`: without the progress bar. `metrics`: functions by name, for this process: `{"short": short}`. The first
+    parameter says what the function measures: `attempt` (then its `grade` or None), `attempts` of a task (then `grades`
+    by number), `log` of a run, or `arm`; its return annotation, `-> bool` or `-> float`, whether that is a share or a
+    number. `parts`: classes, objects or choices by config group, and `benchmark`: see the module.
 
     Examples
     --------
@@ -162,16 +156,8 @@ def sweep(*grid: Override, quiet: bool = False, **parts: object) -> Sweep:
     `reflexion-lab run -m recall.omega=0,1,3 seed=0,1,2`.
 
     Raises ConfigError: an override of a cell cannot be read, or names an unknown key or choice; KeyboardInterrupt:
-    finished cells are kept; the same call resumes the sweep.
-
-    Parameters
-    ----------
-    grid : Override
-        A value per config key, or a list of values to sweep over; or overrides as on the command line.
-    quiet : bool, default False
-        Without the progress bar; failed cells are still printed.
-    **parts
-        As of `run`, for every cell.
+    finished cells are kept; the same call resumes the sweep. `grid`: a value per config key, or a list of values to
+    sweep over; or overrides as on the command line. `quiet`: failed cells are still printed. `parts`: as of `run`.
 
     Examples
     --------

@@ -45,15 +45,8 @@ def view(
     - A run (its folder, path, or `Run`): headline and all tasks; with `task`, that task's history.
 
     Raises TypeError: `thing` is of another type, or `task` is no string; FolderError: no run, or no attempt at `task`.
-
-    Parameters
-    ----------
-    grades : Grades | Mapping[Any, Any], default ()
-        Hidden verdicts on attempts, as `Run.grades` or a list; for a mapping of loops also by name. A run has its own.
-    before : Attempt | None, optional
-        Earlier attempt to compare the program with.
-    task : str | None, optional
-        Id of a task, or a part of it between slashes that no other task has, such as `count_down`.
+    `grades`: hidden verdicts on attempts, as `Run.grades` or a list; for a mapping of loops also by name. A run has its
+    own. `task`: id of a task, or a part of it between slashes that no other task has, such as `count_down`.
 
     Examples
     --------

@@ -46,41 +46,18 @@ PATIENCE = 2
 
 
 class Runner:
-    """One run, or the rest of an interrupted one.
+    """One run, or the rest of an interrupted one. Raises ConfigError: `self_tests` without a `suite_writer`.
 
-    Raises ConfigError: `self_tests` without a `suite_writer`.
-
-    Parameters
-    ----------
-    tasks : Iterable[Task]
-        Complete tasks; only the judge sees their hidden tests.
-    loop : Callable[[], Loop]
-        Makes one task's loop, with a memory of its own.
-    folder : RunFolder
-        Receives every record. Tasks with a result are not run again; an interrupted task restarts, and its finished
-        model calls come from the call cache.
-    feedback_source : FeedbackSource
-        Tests that drive the loops; see `teach`.
-    workers : int
-        Tasks at once.
-    suite_writer : Callable[[], SuiteWriter] | None, optional
-        Makes the test writer of one task; required by `self_tests`. Tests in the folder are reused.
-    resumption : Resumption | None, optional
-        The environment of a resumed run; None for a new run.
-    rounds : Rounds | None, optional
-        When memory shared across tasks is updated; None: tasks share nothing and form one round.
-    held_out : frozenset[str], default ()
-        Ids of the tasks that a split holds out; empty without one.
-    part : str, default "test"
-        Name of the held-out tasks in results, `test` or `validation`.
-    spent : Callable[[], Usage], default Usage
-        Spending of uncached calls, for the progress line.
-    silent_replies : int | None, optional
-        Number of first attempts with silent replies alone after which the run stops (`FirstReplies`); None: it goes on.
-    continued : Callable[[list[Attempt]], Iterable[Attempt]] | None, optional
-        Those attempts of an interrupted loop after which it continues; None: it restarts.
-    is_unscored_only : bool, default False
-        Run again, of a resumed run, only the tasks that server or sandbox failed, and grade again what that spoilt.
+    `tasks`: complete; only the judge sees their hidden tests. `loop` makes one task's loop, with a memory of its own.
+    `folder` receives every record: tasks with a result are not run again; an interrupted task restarts, and its
+    finished model calls come from the call cache. `feedback_source`: tests that drive the loops; see `teach`.
+    `workers`: tasks at once. `suite_writer` makes the test writer of one task; tests in the folder are reused.
+    `resumption`: the environment of a resumed run. `rounds`: when memory shared across tasks is updated; None: tasks
+    share nothing and form one round. `held_out`: ids of the tasks that a split holds out, and `part` their name in
+    results, `test` or `validation`. `spent`: spending of uncached calls, for the progress line. `silent_replies`:
+    number of first attempts with silent replies alone after which the run stops (`FirstReplies`); None: it goes on.
+    `continued`: those attempts of an interrupted loop after which it continues; None: it restarts. `is_unscored_only`:
+    run again only the tasks that server or sandbox failed, and grade again what that spoilt.
     """
 
     def __init__(

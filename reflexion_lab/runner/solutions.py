@@ -9,11 +9,11 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 from reflexion_lab.errors import FolderError
+from reflexion_lab.protocols import Environment
 from reflexion_lab.records import Manifest, Task
 from reflexion_lab.runner.folder.folder import RunFolder
 
 if TYPE_CHECKING:
-    from reflexion_lab.protocols import Environment
     from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
 
 OURS = "reflexion_lab.tasks.benchmarks."

@@ -27,8 +27,13 @@ from reflexion_lab.analysis.stats.power import tasks_within
 from reflexion_lab.analysis.summary import cost_is_known, summary
 from reflexion_lab.errors import ConfigError, LabError
 from reflexion_lab.records import Record, Usage
+from reflexion_lab.runner.config.check import check
+from reflexion_lab.runner.config.compose import compose
+from reflexion_lab.runner.config.grid import Cell
+from reflexion_lab.runner.config.parts import load_benchmark
+from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.runner.folder.manifest import flat
-from reflexion_lab.studies.sweeps.sweep import Sweep
+from reflexion_lab.studies.sweeps.sweep import Sweep, problems
 
 ATTEMPTS = 2
 CHECKS, WORDS, AGAIN = "failing checks", "own words", "again"
@@ -115,10 +120,6 @@ def plan(overrides: Sequence[str], tasks: int = 40) -> tuple[Sweep, int]:
     Raises ConfigError: an override is of `OWN`, or a config is refused.
     """
     from reflexion_lab.agent.reflectors.quoted import solved
-    from reflexion_lab.runner.config.check import check
-    from reflexion_lab.runner.config.compose import compose
-    from reflexion_lab.runner.config.grid import Cell
-    from reflexion_lab.runner.config.parts import load_benchmark
 
     for word in overrides:
         if word.partition("=")[0].lstrip("+~") in OWN:
@@ -138,9 +139,7 @@ def plan(overrides: Sequence[str], tasks: int = 40) -> tuple[Sweep, int]:
 def calibrate(sweep: Sweep, quiet: bool = False) -> Calibration:
     """Carry out the sweep of a `plan`; writes `calibration.html` and `.json` there. Raises LabError: a cell failed."""
     from reflexion_lab.analysis.report.documents import page
-    from reflexion_lab.runner.folder.folder import RunFolder
     from reflexion_lab.studies.sweeps.running import run_all
-    from reflexion_lab.studies.sweeps.sweep import problems
 
     run_all(sweep, (), quiet)
     if sweep.is_open:

@@ -23,13 +23,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import msgspec
 
 from reflexion_lab.agent.models.cache import CachedModel, call_key
+from reflexion_lab.agent.models.prices import Price
 from reflexion_lab.agent.models.wrapped import WrappedModel
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Attempt, Completion, Message, Record, Sampling, Task, Usage
 from reflexion_lab.text.shorten import estimated, number_of
 
 if TYPE_CHECKING:
-    from reflexion_lab.agent.models.prices import Price
     from reflexion_lab.analysis.report.sheets import Sheet
     from reflexion_lab.memory.archive import Archive
     from reflexion_lab.runner.config.build import Config

@@ -13,22 +13,21 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from reflexion_lab.agent.models.caps import Meter
 from reflexion_lab.errors import CapReached, FolderError, LabError, ModelNotFound
 from reflexion_lab.io.terminal import columns, in_notebook
 from reflexion_lab.protocols import Tracker
 from reflexion_lab.records import Task, Usage
 from reflexion_lab.runner.config.assemble import Lab, assemble
-from reflexion_lab.runner.config.build import build
+from reflexion_lab.runner.config.build import Config, build
 from reflexion_lab.runner.config.messages import one_line
 from reflexion_lab.runner.config.record import RunConfig
 from reflexion_lab.runner.folder.folder import FolderLost, RunFolder
 from reflexion_lab.text.shorten import number_of
 
 if TYPE_CHECKING:
-    from reflexion_lab.agent.models.caps import Meter
     from reflexion_lab.analysis.run_log import Log
     from reflexion_lab.analysis.summary import Summary
-    from reflexion_lab.runner.config.build import Config
 
 
 DISCORDANCE, AGREEMENT = 0.2, 0.5

@@ -11,6 +11,8 @@ from reflexion_lab.analysis.stats.bootstrap import linearised
 from reflexion_lab.analysis.stats.clusters import by_cluster, merged
 from reflexion_lab.analysis.stats.intervals import LEVEL, Estimate, agreement, over_tasks
 from reflexion_lab.records import Record
+from reflexion_lab.runner.config.build import plain
+from reflexion_lab.runner.config.choices import CONF, by_choice
 
 
 class Best(Record, frozen=True, kw_only=True):
@@ -51,8 +53,6 @@ def default_cell(labels: Sequence[str]) -> str | None:
     names = {label.partition(" ")[0] for label in labels}
     if len({key for cell in cells.values() for key in cell}) < 2 or len(names) > 1:
         return None
-    from reflexion_lab.runner.config.build import plain
-    from reflexion_lab.runner.config.choices import CONF, by_choice
     from reflexion_lab.runner.config.compose import compose
 
     experiments = [f"experiment={name}" for name in names if (CONF / "experiment" / f"{name}.yaml").is_file()]

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from reflexion_lab.io import terminal_text
 from reflexion_lab.records import OUTCOMES, Attempt, Check, Evaluation
@@ -67,8 +68,6 @@ def visible(text: str) -> str:
 
 def task_link(task_id: str) -> str:
     """Link to the task in the page of a run."""
-    from urllib.parse import quote
-
     return f"#task={quote(task_id, safe='/', errors='backslashreplace')}"
 
 

@@ -71,16 +71,11 @@ class CuratedMemory:
         return Finished(task=task.public, attempts=tuple(attempts), shown=tuple(filter(None, shown)))
 
     def learn(self, number: int, finished: Sequence[Finished], done: Sequence[Update] = ()) -> Iterator[Update]:
-        """Make the calls of a round and apply their operations.
+        """Make the calls of a round and apply their operations; yields an update per new call, applied.
 
         Raises DataError: the logged operations do not give the logged memory; ModelError: as of `Curator.curate`.
         `number`: of the round, 0-based. `finished`: all loops of the round, in task order. `done`: calls of this round
         that an interrupted run has logged; they are not made again.
-
-        Yields
-        ------
-        Update
-            One per new call, applied.
         """
         self.memory.follow(done)
         calls = () if self.is_frozen else self.curator.due(finished)

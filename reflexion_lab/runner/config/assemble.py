@@ -21,6 +21,10 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from reflexion_lab.errors import ConfigError, FolderError
+from reflexion_lab.loop.deadline import Budgeted
+from reflexion_lab.memory.archive import Archive, Rounds, is_begun_with, run_ids_in
+from reflexion_lab.memory.episodic import EpisodicMemory, NoSharedMemory
+from reflexion_lab.memory.reflection_files import ReflectionFiles
 from reflexion_lab.protocols import Sandbox, Store, Tracker
 from reflexion_lab.records import (
     Episode,
@@ -83,13 +87,13 @@ from reflexion_lab.runner.folder.manifest import (
 from reflexion_lab.runner.objects import method_of
 from reflexion_lab.runner.sources import changed_since
 from reflexion_lab.storage.call_store import Spending
+from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
+from reflexion_lab.tasks.benchmarks.stream import overlap
 
 if TYPE_CHECKING:
     from reflexion_lab.agent.models.cache import CachedModel
     from reflexion_lab.loop.reflexion import Reflexion
-    from reflexion_lab.memory.archive import Archive, Rounds
     from reflexion_lab.runner.runner import Runner
-    from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
     from reflexion_lab.tasks.sandbox.cached import CachedSandbox
 
 
@@ -147,9 +151,7 @@ def resolved(cfg: RunConfig) -> RunConfig:
 
 
 def _assembled(cfg: RunConfig, held: contextlib.ExitStack) -> Lab:
-    from reflexion_lab.memory.reflection_files import ReflectionFiles
     from reflexion_lab.runner.runner import Runner
-    from reflexion_lab.tasks.benchmarks.stream import overlap
     from reflexion_lab.tasks.evaluators.judge import HiddenTests
 
     sandbox = load_sandbox(cfg)
@@ -220,8 +222,6 @@ def begin_rounds(archive: Archive, cfg: RunConfig, folder: RunFolder, frozen: Co
     All cells of a sweep start with the same snapshot, which the first cell takes. `folder`: its `memory.json` has the
     contents at the first start, if the run is resumed. `frozen`: ids of the held-out tasks, for which memory is frozen.
     """
-    from reflexion_lab.memory.archive import Rounds
-
     if folder.beginning is None and folder.results:
         raise FolderError(folder.path / "memory.json", "no file", "what the store held at the start", IRREPLACEABLE)
     _check_store(cfg, archive.store, folder)
@@ -274,8 +274,6 @@ def _check_store(cfg: RunConfig, store: Store, folder: RunFolder) -> None:
     A store of another place has records of the run, what the run began with, or, where both are empty, no round yet.
     A sweep finds its runs by their stores (`studies.sweeps.finished`).
     """
-    from reflexion_lab.memory.archive import is_begun_with, run_ids_in
-
     before, beginning = store_place(folder.manifest.config), folder.beginning
     if cfg.sweep_id or beginning is None or before == store_place(cfg.recorded):
         return
@@ -306,11 +304,8 @@ def loop_factory(
     `archive`: memory shared by all tasks; by default none. The factory takes the prefix of the ids of stored episodes.
     """
     from reflexion_lab.agent.reflectors.reviewed import Reviewed
-    from reflexion_lab.loop.deadline import Budgeted
     from reflexion_lab.loop.reflexion import Reflexion
     from reflexion_lab.loop.stop import Stuck
-    from reflexion_lab.memory.episodic import EpisodicMemory, NoSharedMemory
-    from reflexion_lab.memory.reflection_files import ReflectionFiles
 
     nodes = {name: fixed(getattr(cfg, name), name) for name in ("actor", "evaluator", "critic", "reviser", "reflector")}
     recall, prompts = build(cfg.recall, "recall"), build(cfg.prompts, "prompts")

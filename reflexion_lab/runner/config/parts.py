@@ -7,7 +7,9 @@ import copy
 import functools
 import hashlib
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from os.path import isdir, isfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -15,14 +17,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from reflexion_lab.agent.models.caps import Meter
+from reflexion_lab.agent.models.caps import CappedModel, Meter
+from reflexion_lab.agent.models.prices import RECORDED, Price, check_currency, read, resolved_price
 from reflexion_lab.agent.models.wrapped import Refusals, WrappedModel
 from reflexion_lab.errors import ConfigError, ModelError
 from reflexion_lab.io import files
 from reflexion_lab.io.secrets import is_given, without_logins
 from reflexion_lab.io.terminal_text import visible
+from reflexion_lab.loop.deadline import Budgeted
 from reflexion_lab.protocols import Embedder, Model, Sandbox, Stop, Store, SuiteWriter
-from reflexion_lab.records import Beginning, Usage
+from reflexion_lab.records import Beginning, Task, Usage
 from reflexion_lab.runner import objects
 from reflexion_lab.runner.config.build import Config, build, capability, construct, has_durable_store, plain, takes
 from reflexion_lab.runner.folder.manifest import own_targets, store_place, value_at
@@ -32,11 +36,9 @@ from reflexion_lab.text.shorten import line, number_of
 
 if TYPE_CHECKING:
     from reflexion_lab.agent.models.cache import CachedModel, Draws
-    from reflexion_lab.agent.models.prices import Price
     from reflexion_lab.loop.stop import Stuck
     from reflexion_lab.memory.archive import Archive
     from reflexion_lab.memory.curators.curated import CuratedMemory
-    from reflexion_lab.records import Task
     from reflexion_lab.runner.config.record import RunConfig
     from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
     from reflexion_lab.tasks.sandbox.cached import CachedSandbox
@@ -131,7 +133,6 @@ def load_archive(cfg: RunConfig, models: Models | None, store: Store | None = No
 
 def load_curated(cfg: RunConfig, models: Models) -> CuratedMemory | None:
     """Items across tasks, with their curator; None without one."""
-    from reflexion_lab.loop.deadline import Budgeted
     from reflexion_lab.memory.curators.curated import CuratedMemory
 
     if not keeps_items(cfg):
@@ -298,8 +299,6 @@ def vacuous_tests(tasks: Sequence[Task], sandbox: CachedSandbox, keep: bool = Fa
 
     Warns of visible ones, and of single tests that look like a check and are none.
     """
-    from concurrent.futures import ThreadPoolExecutor
-
     from reflexion_lab.tasks.benchmarks.vacuous import flaws, vacuous
 
     sides = {"visible": [task.visible_tests for task in tasks], "hidden": [task.hidden_tests for task in tasks]}
@@ -406,8 +405,6 @@ def load_models(cfg: RunConfig, is_asked: bool = True) -> Models:
 
     `is_asked`: servers are asked for the model; without, its fingerprint ends in `registration.UNASKED`.
     """
-    from reflexion_lab.agent.models.prices import check_currency, read, resolved_price
-
     if strange := sorted(cfg.roles.keys() - set(ROLES[1:])):
         raise ConfigError("roles", ", ".join(strange), f"some of {', '.join(ROLES[1:])}")
     meter, lists = load_meter(cfg), read(cfg.prices.path if cfg.prices else None)
@@ -438,8 +435,6 @@ def load_meter(cfg: RunConfig) -> Meter:
 
 def _cached(cfg: RunConfig, role: str, node: dict[str, Any], meter: Meter, price: Price, is_asked: bool) -> CachedModel:
     from reflexion_lab.agent.models.cache import CachedModel
-    from reflexion_lab.agent.models.caps import CappedModel
-    from reflexion_lab.agent.models.prices import RECORDED
 
     if takes("model", node, "tasks"):
         model = build(node, "model", {"tasks": selected(cfg).tasks})
@@ -589,8 +584,6 @@ def _model(node: bytes, files: tuple[tuple[str, int, int, int], ...]) -> Model:
 
 def draws_by_role(models: Models, first: int = 0) -> dict[str, Draws]:
     """Models of one loop by role; roles that share a model, or its fingerprint, share their count of draws."""
-    from collections import Counter
-
     from reflexion_lab.agent.models.cache import Draws
 
     counts = Counter[str]()

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from reflexion_lab.agent.models.prices import price_of, read
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.summary import figures
 from reflexion_lab.io.files import Scratch
@@ -130,8 +131,6 @@ def _calls(run: RunFolder, manifest: Manifest, named: str, usual: str, here: Pat
 
 def _priced(calls: Path, manifest: Manifest, models: Mapping[str, Any], out: Path) -> Path:
     """The call cache as the run read it: replies stored without a price get one."""
-    from reflexion_lab.agent.models.prices import price_of, read
-
     config: dict[str, Any] = manifest.config
     if not any("price_per_million" in node for node in models.values()):
         return calls  # models that run here cost nothing

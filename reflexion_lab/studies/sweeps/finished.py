@@ -30,6 +30,7 @@ from reflexion_lab.runner.config.parts import (
     snapshot_path,
     with_defaults,
 )
+from reflexion_lab.runner.config.record import RunConfig
 from reflexion_lab.runner.folder import registration
 from reflexion_lab.runner.folder.folder import RunFolder, read_beginning
 from reflexion_lab.runner.folder.manifest import (
@@ -42,12 +43,11 @@ from reflexion_lab.runner.folder.manifest import (
     store_place,
 )
 from reflexion_lab.storage.in_memory import InMemory
+from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
 from reflexion_lab.text.prompts.render import digests
 
 if TYPE_CHECKING:
     from reflexion_lab.analysis.summary import Summary as RunSummary
-    from reflexion_lab.runner.config.record import RunConfig
-    from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
 
 
 class Run(NamedTuple):

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import astuple, replace
 
+from reflexion_lab.analysis.comparison import side_by_side
 from reflexion_lab.analysis.figures.style import UPPER_BOUND
 from reflexion_lab.analysis.report import cells
 from reflexion_lab.analysis.report.screen import comparison_screen, folded
@@ -29,7 +30,7 @@ from reflexion_lab.runner.config import grid
 from reflexion_lab.runner.config.build import build
 from reflexion_lab.runner.config.grid import Cell
 from reflexion_lab.runner.config.parts import load_benchmark, load_meter, take_snapshot
-from reflexion_lab.runner.folder.folder import RunFolder
+from reflexion_lab.runner.folder.folder import RunFolder, folders
 from reflexion_lab.runner.folder.manifest import flat
 from reflexion_lab.storage.call_store import Caps, Spending
 from reflexion_lab.studies.run import outlook, track_arms
@@ -198,9 +199,6 @@ def show(sweep: Sweep, console: Console, problems_only: bool = False) -> None:
 
 def screen(sweep: Sweep, width: int) -> list[str]:
     """The comparison of the sweep's arms, once every cell has ended; [] before, and where its runs do not compare."""
-    from reflexion_lab.analysis.comparison import side_by_side
-    from reflexion_lab.runner.folder.folder import folders
-
     if sweep.is_open:
         return []
     try:

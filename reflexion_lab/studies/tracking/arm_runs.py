@@ -15,7 +15,7 @@ from reflexion_lab.analysis.comparison.lines import AS_RUN, Line
 from reflexion_lab.analysis.comparison.row import Row
 from reflexion_lab.analysis.figures.curves import Curve
 from reflexion_lab.analysis.report.comparison import answer, mark, warnings_of
-from reflexion_lab.analysis.report.documents import escaped
+from reflexion_lab.analysis.report.documents import escaped, save_report
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.io.files import Scratch
@@ -79,8 +79,6 @@ class Compared(NamedTuple):
 
 def write(client: Any, experiment_id: str, compared: Compared) -> None:
     """Write one run per arm. Every arm holds the whole report; with many arms, only the first."""
-    from reflexion_lab.analysis.report.documents import save_report
-
     former = _superseded(client, experiment_id, compared)
     with Scratch() as scratch:
         save_report(scratch.path, compared.comparison, compared.arms)
