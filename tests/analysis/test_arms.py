@@ -74,11 +74,12 @@ def test_what_repeats_the_seed_or_changes_no_result_splits_no_arm(run, first, se
     assert (arm.label, arm.seeds) == ("reflexion", (0, 1))
 
 
-def test_two_keys_name_what_none_tells_alone(run):
+def test_two_keys_name_what_none_tells_alone_and_nested_ones_are_dotted(run):
     cells = [{"recall": {"omega": o}, "loop": {"max_attempts": m}} for o in (0, 1) for m in (1, 2)]
     all_arms = arms([run(str(number), **cell) for number, cell in enumerate(cells)])
     assert [arm.label for arm in all_arms][1] == "reflexion loop.max_attempts=2 recall.omega=0"
     assert len(all_arms) == 4
+    assert dict(flat({"a": {"b": {"c": 1}, "d": [1, {"e": 2}]}})) == {"a.b.c": 1, "a.d": [1, {"e": 2}]}
 
 
 def cut_off(folder):
@@ -108,10 +109,6 @@ def test_runs_that_make_no_arm(run, seeds, change, message):
     change(runs[-1])
     with pytest.raises(ValueError, match=message):
         arms(runs, by=["arm"])
-
-
-def test_nested_keys_are_dotted():
-    assert dict(flat({"a": {"b": {"c": 1}, "d": [1, {"e": 2}]}})) == {"a.b.c": 1, "a.d": [1, {"e": 2}]}
 
 
 def talk(reply, task_id, number):

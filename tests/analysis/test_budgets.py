@@ -60,21 +60,16 @@ def test_initial_code_costs_nothing_and_leaves_the_tokens_of_its_arm_known(make_
         assert not is_known(arm, "tokens")
 
 
-def test_spending_of_an_attempt_excludes_its_own_reflection(make_arm):
+def test_an_attempt_is_paid_with_written_tests_and_other_roles_but_not_its_own_reflection(make_arm):
     arm = make_arm(HISTORIES)
     assert spent(arm, "tokens")[Case(0, "never")] == [20, 47, 74]
     assert spent(arm, "calls")[Case(0, "third")] == [1, 3, 5]
     assert spent(arm, "calls")[Case(0, "at once")] == [1]
-
-
-def test_written_tests_are_paid_before_the_first_attempt(make_arm):
     arm = make_arm(HISTORIES, written=Usage(calls=2, prompt_tokens=100, cost=0.5))
     assert spent(arm, "tokens")[Case(0, "second")] == [120, 147]
     assert spent(arm, "calls")[Case(0, "second")] == [3, 5]
     assert spent(arm, "cost")[Case(0, "second")] == [0.5, 0.5]
 
-
-def test_other_roles_are_paid_with_the_attempt_in_which_they_work(make_arm):
     def criticised(attempt):
         return replace(attempt, trajectory=replace(attempt.trajectory, others={"critic": Usage(calls=3)}))
 
@@ -146,15 +141,12 @@ def test_first_attempts_that_cost_too_much_are_kept_and_said(make_arm):
     assert sum(match.second.values()) == 1
 
 
-def test_only_cases_that_both_have_are_matched(make_arm):
+def test_only_cases_that_both_have_are_matched_and_arms_without_any_refused(make_arm):
     more = make_arm({**HISTORIES, "alone": [(0.0, W)] * 5}, HISTORIES, label="more")
     less = make_arm(HISTORIES, label="less")
     match = matched(more, less, "tokens")
     assert match.first.keys() == match.second.keys() == less.attempts.keys()
     assert match.cut_side == 0
-
-
-def test_arms_without_a_case_in_common_are_refused(make_arm):
     with pytest.raises(ValueError, match="got no case in both"):
         matched(make_arm({"a": [(1.0, R)]}, label="one"), make_arm({"b": [(1.0, R)]}, label="other"), "calls")
 

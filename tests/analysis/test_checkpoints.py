@@ -306,13 +306,17 @@ def test_a_notebook_draws_the_stream_and_frozen_runs_over_their_rounds(runs):
     assert [label.get_text() for label in frozen.get_xticklabels()] == ["0", "3"]
 
 
-def test_frames_name_the_memory_that_a_run_has(runs, tmp_path):
+def test_frames_name_the_memory_of_a_run_and_every_item_that_an_attempt_read(runs, tmp_path):
     frame = load(*runs).runs
     stream = runs[0].manifest.run_id
     assert frame["memory_of"].astype("string").fillna("").tolist() == ["", stream, stream, stream]
     assert frame["memory_after"].fillna(-1).tolist() == [-1, 0, 3, -1]
     unsourced = changed(runs[1], tmp_path, config__memory__shared__items__of=None, provenance__items="")
     assert load(unsourced).runs["memory_of"].isna().all()
+    frame = load(runs[0]).memory
+    attempts = Log.read(runs[0]).every
+    assert frame["kind"].tolist() == ["item"] * sum(len(attempt.recalled_items) for attempt in attempts)
+    assert set(frame["recalled_id"]) == {name for attempt in attempts for name in attempt.recalled_items}
 
 
 def test_the_screen_has_at_most_15_lines_of_80_columns_and_names_what_is_missing(runs, root, capsys):
@@ -359,10 +363,3 @@ def test_memory_of_an_arm_is_that_of_its_runs_together(root, runs, tmp_path):
     assert metrics.in_arm(split)["items_at_end"] == Log.read(run_in(root / "split")).updates[-1].items == 9
     (stored,) = load_cases(save_cases(tmp_path / "cases.csv", [arm]))
     assert {name for name in metrics.in_arm(stored) if name.startswith(("items", "curation"))} == {"curation_tokens"}
-
-
-def test_the_frame_of_memory_names_every_item_that_an_attempt_read(runs):
-    frame = load(runs[0]).memory
-    attempts = Log.read(runs[0]).every
-    assert frame["kind"].tolist() == ["item"] * sum(len(attempt.recalled_items) for attempt in attempts)
-    assert set(frame["recalled_id"]) == {name for attempt in attempts for name in attempt.recalled_items}

@@ -365,9 +365,13 @@ def test_arms_of_other_data_are_an_error_that_names_both(run, first, second, mes
         compare(arms([run("feedback_only", BASE, **first), run("words", WORDS, **second)]))
 
 
-def test_an_arm_of_other_seeds_has_no_difference(run):
+def test_an_arm_of_other_seeds_or_alone_has_no_difference(run):
     row = named(compare(arms([run("feedback_only", BASE, 1), run("words", WORDS, 2)])), "words")
     assert (row.differences, row.refused) == ({}, "no task and seed in common")
+    (row,) = compare(arms([run("simple", BASE)])).rows
+    assert row.differences == {}
+    assert row.refused == ""
+    assert row.final.value == 0.5
 
 
 def test_seeds_may_draw_tasks_of_their_own(run):
@@ -501,10 +505,3 @@ def test_a_design_that_detected_has_a_minimum_detectable_effect(run):
 def test_no_arm_is_no_comparison():
     with pytest.raises(ValueError, match="arms: got none"):
         compare([])
-
-
-def test_one_run_alone_has_figures_and_no_difference(run):
-    (row,) = compare(arms([run("simple", BASE)])).rows
-    assert row.differences == {}
-    assert row.refused == ""
-    assert row.final.value == 0.5

@@ -117,7 +117,7 @@ def test_the_last_point_is_what_was_submitted(records):
     assert verdicts_at(attempts, grades) == verdicts_at(attempts, grades, 2) == {"a": True, "b": True}
 
 
-def test_paired_counts_repairs_and_damage():
+def test_paired_counts_repairs_and_damage_knows_nothing_of_nothing_and_refuses_other_tasks():
     first = {"a": True, "b": True, "c": False, "d": False, "e": False}
     second = {"e": True, "d": True, "c": False, "b": False, "a": True}
     pair = paired(first, second)
@@ -125,9 +125,6 @@ def test_paired_counts_repairs_and_damage():
     assert pair.difference == pytest.approx(0.2)
     assert pair.low < pair.difference < pair.high
     assert pair.p == 1.0
-
-
-def test_paired_of_nothing_knows_nothing_and_other_tasks_are_refused():
     pair = paired({}, {})
     assert (pair.difference, pair.low, pair.high, pair.p) == (0.0, -1.0, 1.0, 1.0)
     with pytest.raises(ValueError, match="b, c: got one verdict"):

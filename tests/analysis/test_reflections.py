@@ -63,15 +63,12 @@ def test_a_run_without_any_reflection_has_no_figures(write_run):
     assert reflections(Log.read(write_run({"a": [(1.0, True)]}))) is None
 
 
-def test_reflections_are_counted_by_who_wrote_them(figures):
+def test_reflections_are_counted_by_who_wrote_them_and_flags_are_rates_of_all(figures):
     assert {name: group.n for name, group in figures.by_source.items()} == {"llm": 4, "rules": 2, "control:advice": 1}
     assert next(iter(figures.by_source)) == "llm"
     assert (figures.n, figures.tasks) == (7, 4)
     assert counted(figures.every.read) == (3, 7)  # a later attempt names its episode
     assert counted(figures.by_source["rules"].read) == (0, 2)
-
-
-def test_flags_are_rates_of_all_reflections_whatever_their_names(figures):
     assert {name: counted(rate) for name, rate in figures.every.flags.items()} == {
         "generic": (1, 7), "misses_check": (1, 7), "leaks_value": (2, 7), "holds_code": (1, 7),
     }  # fmt: skip

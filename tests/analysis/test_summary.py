@@ -22,7 +22,7 @@ def figures(write_run) -> Summary:
     return summary(Log.read(write_run(RUN)))
 
 
-def test_the_headline_is_that_by_hand(figures):
+def test_the_headline_and_the_usage_by_role_are_those_by_hand(figures):
     assert (figures.pass_at_1.k, figures.pass_at_1.n) == (3, 6)  # hidden verdicts on submissions
     assert figures.pass_at_1.low < figures.pass_at_1.share == 0.5 < figures.pass_at_1.high
     assert (figures.pass_at_1_first.k, figures.pass_at_1_first.n) == (3, 6)
@@ -30,6 +30,9 @@ def test_the_headline_is_that_by_hand(figures):
     pair = figures.against_single
     assert (pair.both, pair.damaged, pair.repaired, pair.neither) == (2, 1, 1, 2)
     assert pair.difference == figures.pass_at_1.share - figures.pass_at_1_first.share
+    assert figures.usage["actor"] == Usage(calls=10, prompt_tokens=100, completion_tokens=100, seconds=10.0)
+    assert figures.usage["reflector"] == Usage(calls=5, prompt_tokens=25, completion_tokens=10)
+    assert figures.usage_last_reflections == Usage(calls=1, prompt_tokens=5, completion_tokens=2)
 
 
 def test_feedback_outcomes_and_stop_reasons_are_counted(figures):
@@ -41,12 +44,6 @@ def test_feedback_outcomes_and_stop_reasons_are_counted(figures):
     assert figures.feedback_outcomes == {"pass": 4, "fail": 5, "no_tests": 1}
     assert figures.attempts_mean == pytest.approx(10 / 6)
     assert figures.seconds == 12.0
-
-
-def test_usage_adds_up_by_role_and_sets_unread_reflections_apart(figures):
-    assert figures.usage["actor"] == Usage(calls=10, prompt_tokens=100, completion_tokens=100, seconds=10.0)
-    assert figures.usage["reflector"] == Usage(calls=5, prompt_tokens=25, completion_tokens=10)
-    assert figures.usage_last_reflections == Usage(calls=1, prompt_tokens=5, completion_tokens=2)
 
 
 def test_roles_of_an_actor_with_several_are_costed_apart(write_run, attempt):

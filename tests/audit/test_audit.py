@@ -223,15 +223,12 @@ def test_a_pass_by_shared_namespace_names_its_source(write_rows):
     assert evidence(result)["c"].endswith("; passes once `math` of b shares the namespace")
 
 
-def test_no_program_or_no_test_is_never_a_pass(write_rows):
+def test_no_program_or_no_test_is_never_a_pass_and_a_failure_without_a_test_not_compared(write_rows):
     result = audited(write_rows(row("a", "", True), row("b", RIGHT, True, test="pass")))
     assert causes(result)["a"] == "no_program"
     assert result.leaks.unstored == ("a",)
     empty = {**row("c", RIGHT, True), "test": ""}
     assert causes(audited(write_rows(empty))) == {"c": "no_test"}
-
-
-def test_a_failure_without_a_test_is_not_compared(write_rows):
     untested = {**row("c", RIGHT, False), "test": ""}
     result = audited(write_rows(untested, row("a", RIGHT, True)))
     assert (result.compared, result.agree, agreement([result]).value) == (1, 1, 1)
@@ -338,16 +335,13 @@ def test_long_suites_are_executed_and_equal_programs_keep_their_recorded_verdict
         assert [verdict.sample.visible_passed for verdict in verdicts] == [True, True, False, None]
 
 
-def test_retries_that_repeat_the_program_are_a_control_that_cannot_change(write_rows):
+def test_retries_that_repeat_the_program_are_a_control_that_cannot_change_unless_there_is_none(write_rows):
     rows = [loop(WRONG, WRONG, RIGHT if n < 4 else WRONG, problem="HumanEval/53", run=f"r{n % 2}") for n in range(12)]
     lines = [line for line in findings(audited(write_rows(*rows))) if line.startswith("control that cannot")]
     assert lines == [
         f"control that cannot change: r{run}: 10 of 12 retries repeat the program before word for word"
         for run in (0, 1)
     ]
-
-
-def test_attempts_without_a_program_are_no_identical_retries(write_rows):
     rows = [loop("", "", RIGHT, problem="HumanEval/53", run="r", id=f"{n}") for n in range(12)]
     assert audited(write_rows(*rows)).leaks.fixed == ()
 
@@ -440,13 +434,10 @@ def test_one_bad_file_is_one_line_and_the_others_are_audited(write_rows, capsys)
     assert main(["audit", *bad]) == 2
 
 
-def test_deep_feedback_loses_no_other_file(write_rows):
+def test_deep_feedback_and_many_samples_of_one_id_are_read(write_rows):
     deep = json.dumps(row("b", RIGHT, True)).replace("{", f'{{"visible_tests": {"[" * 700}{"]" * 700}, ', 1)
     result = audit_files([str(write_rows(row("a", RIGHT, True))), str(write_rows(deep))], workers=1)
     assert [(log.n, log.agree) for log in result.audits] == [(1, 1), (1, 1)]
-
-
-def test_many_samples_of_one_id_are_read(write_rows):
     samples = read_samples(write_rows(*[row("a", RIGHT) for _ in range(20_000)], row("a#2", RIGHT)))
     assert [sample.id for sample in samples[-2:]] == ["a#20000", "a#2#2"]
 

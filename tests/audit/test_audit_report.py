@@ -53,14 +53,11 @@ def test_every_disagreement_and_finding_is_printed(audit_of_ten):
     assert disagreements(audit_of_ten).rows == (("8", "pass", "fail", "fail", "unknown"),)
 
 
-def test_checks_in_process_are_counted_on_the_first_screen(audit_of_ten):
+def test_checks_in_process_are_counted_and_harness_errors_are_loud_and_no_verdicts(audit_of_ten):
     forgeable = verdict(0, logged=True, passed=True, checks=3, checks_in_process=1)
     text = printed([Audit(name="log", verdicts=(forgeable,), leaks=Leaks(), seconds=1.0)])
     assert "1 of 3 checks in process: forgeable" in text
     assert "in process" not in printed([audit_of_ten])
-
-
-def test_harness_errors_are_loud_and_no_verdicts():
     broken = verdict(0, logged=True, passed=False, outcome="harness_error", detail="no fork")
     spoilt = Audit(name="log", verdicts=(broken,), leaks=Leaks(), seconds=1.0)
     text = printed([spoilt])

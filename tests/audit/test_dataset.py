@@ -40,7 +40,7 @@ def severities(check, linted):
     return [finding.severity for finding in linted.findings if finding.check == check]
 
 
-def test_a_sound_task_has_only_equivalent_mutants_which_strict_makes_errors(sandbox):
+def test_a_sound_task_has_only_equivalent_mutants_and_tasks_of_basics_no_finding(sandbox):
     linted = lint([SOUND], sandbox)
     assert [(finding.check, finding.severity, finding.detail) for finding in linted.findings] == [
         ("mutants fail", "warning", "comparison, line 6: if n > 10: -> if n >= 10:"),
@@ -48,9 +48,6 @@ def test_a_sound_task_has_only_equivalent_mutants_which_strict_makes_errors(sand
     ]
     assert linted.errors == 0
     assert lint([SOUND], sandbox, strict=True).errors == 2
-
-
-def test_tasks_of_basics_are_without_a_finding(sandbox):
     linted = lint(basics(5, 8), sandbox, strict=True, workers=2)
     assert not linted.findings
     assert linted.score("hidden").share == 1.0

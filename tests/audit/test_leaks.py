@@ -26,7 +26,7 @@ def test_a_prompt_that_is_no_python_has_no_examples():
     assert (leaks([odd]).shown_hidden, leaks([odd]).shown_beyond_prompt) == (1, 1)
 
 
-def test_rows_are_missed_by_run():
+def test_rows_are_missed_by_run_and_only_more_than_usual_are_repetitions():
     whole = [sample(n, "a") for n in range(164)]
     findings = leaks([*whole, *(sample(n, "b") for n in range(164) if n != 10)])
     assert findings.missing == ("b/HumanEval/10",)
@@ -35,9 +35,6 @@ def test_rows_are_missed_by_run():
     items = [sample(n, "a", task_id=f"mbpp_{n}") for n in range(3)]
     assert leaks(items).missing == ()
     assert leaks([*items, sample(0, "b", task_id="mbpp_0")]).missing == ("b/mbpp_1", "b/mbpp_2")
-
-
-def test_only_more_rows_than_usual_are_repetitions():
     twice = [sample(n) for n in range(164)] * 2
     assert leaks(twice).repeated == ()
     assert leaks([*twice, sample(5)]).repeated == ("HumanEval/5 (3 rows)",)

@@ -56,9 +56,13 @@ def test_a_logged_solution_is_a_body_or_a_function_of_its_own(write, solution, p
     assert sample.tests == ("assert candidate(2) == 4", "assert candidate(0) == 0")
 
 
-def test_a_verdict_without_a_solution_has_no_program(write):
+def test_a_verdict_without_a_solution_has_no_program_and_rows_without_a_test_complete_the_prompt(write):
     (sample,) = read_samples(write({"task_id": "HumanEval/0", "is_solved": True}))
     assert (sample.program, sample.logged, sample.entry_point) == ("", True, "has_close_elements")
+    row = {"problem": "HumanEval/53", "attempts": [{"raw": "    return x + y\n"}], "logged_is_solved": True}
+    (sample,) = read_samples(write(row))
+    assert sample.program == IMPORTS + sample.prompt + "    return x + y\n"
+    assert "assert candidate(2, 3) == 5" in sample.tests
 
 
 def test_a_transcript_gives_its_solution_or_every_attempt_with_its_own_verdict(write):
@@ -77,13 +81,6 @@ def test_a_transcript_gives_its_solution_or_every_attempt_with_its_own_verdict(w
     assert [(sample.id, sample.logged) for sample in samples] == [("mine/0", False), ("mine/1", True)]
     assert [sample.program for sample in samples] == ["def double(x):\n    return x\n", WHOLE]
     assert [sample.feedback for sample in samples] == [("assert double(1) == 2",), ()]
-
-
-def test_rows_without_a_test_complete_humanevals_prompt(write):
-    row = {"problem": "HumanEval/53", "attempts": [{"raw": "    return x + y\n"}], "logged_is_solved": True}
-    (sample,) = read_samples(write(row))
-    assert sample.program == IMPORTS + sample.prompt + "    return x + y\n"
-    assert "assert candidate(2, 3) == 5" in sample.tests
 
 
 def test_an_unsplittable_test_is_whole_and_calls_check_once(write):

@@ -27,31 +27,25 @@ def written(path, *tasks):
     return str(path)
 
 
-def test_a_file_of_sound_tasks_ends_with_0(lint, task, tmp_path):
+def test_sound_tasks_of_a_file_or_of_the_overrides_of_run_end_with_0(lint, task, tmp_path):
     code, report = lint(written(tmp_path / "own tasks'.jsonl", task))
     assert code == 0
     assert (report["benchmark"], report["tasks"], report["errors"]) == ("own tasks'", 1, 0)
     assert report["mutation_score"]["hidden"]["n"] > 0
+    code, report = lint("benchmark=basics", "benchmark.load.n=3", "seed=5", "--mutants", "2")
+    assert code == 0
+    assert (report["benchmark"], report["tasks"], report["findings"]) == ("basics", 3, [])
 
 
-def test_a_warning_ends_with_0_and_with_1_where_it_is_strict(lint, task, tmp_path):
+def test_a_warning_ends_with_0_or_strictly_with_1_and_an_error_with_1(lint, task, tmp_path):
     path = written(tmp_path / "own.jsonl", replace(task, visible_tests=()))
     assert lint(path, "--mutants", "0")[0] == 0
     code, report = lint(path, "--mutants", "0", "--strict")
     assert code == 1
     assert report["checks"]["tests there"] == {"error": 1}
-
-
-def test_an_error_ends_with_1(lint, task, tmp_path):
     code, report = lint(written(tmp_path / "own.jsonl", replace(task, canonical_solution="    return 3 * x\n")))
     assert code == 1
     assert report["checks"]["canonical passes"] == {"error": 1}
-
-
-def test_overrides_are_those_of_run(lint):
-    code, report = lint("benchmark=basics", "benchmark.load.n=3", "seed=5", "--mutants", "2")
-    assert code == 0
-    assert (report["benchmark"], report["tasks"], report["findings"]) == ("basics", 3, [])
 
 
 @pytest.mark.parametrize("arguments", [["no_such_benchmark"], ["nowhere.jsonl"], ["benchmark.limit=0"]])

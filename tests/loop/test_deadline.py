@@ -40,15 +40,12 @@ def test_a_call_that_takes_too_long_is_left_alone():
     over.set()
 
 
-def test_a_part_keeps_everything_but_its_bounded_method():
+def test_a_part_keeps_everything_but_its_bounded_method_whose_result_has_a_type():
     part = Budgeted(Sleeper(), "act", 0.05)
     assert part.task_id == "t/1"
     with pytest.raises(Unanswered, match=r"^loop\.timeout: Sleeper\.act gave no result within 0\.05 s; give") as caught:
         part.act(TASK, Recollection())
     assert caught.value.outcome == "timeout"
-
-
-def test_a_result_of_another_type_is_refused_by_name():
     part = Budgeted(Sleeper("t/2"), "act", 5, (Reflection, type(None)))
     with pytest.raises(ConfigError, match=r"^Sleeper\.act\(…\): got a Trajectory as its result, expected Refl"):
         part.act(TASK, Recollection())

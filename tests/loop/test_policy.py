@@ -42,14 +42,11 @@ def test_a_policy_decides_which_attempt_the_next_one_continues(policy, rewards, 
     assert parents(grown(policy, rewards)) == expected
 
 
-def test_a_repair_tree_repairs_each_failed_program_and_no_repair():
+def test_a_repair_tree_repairs_each_program_that_failed_and_no_repair():
     history = grown(RepairTree(programs=3, repairs=2), [0, 1, 0.5] + [0] * 9)
     assert parents(history) == [0, 0, 0, 1, 1, 3, 3]
     assert RepairTree(programs=3, repairs=2).parent(history) is None
     assert [RepairTree(programs=3, repairs=2).continues(each) for each in history] == [True] * 3 + [False] * 4
-
-
-def test_a_program_without_a_verdict_is_not_repaired():
     policy = RepairTree(programs=2, repairs=1)
     unknown = {"passed": False, "outcome": "no_tests"}
     history = [attempt(number=1, parent=0, judged=unknown), attempt(number=2, parent=0, judged={"passed": False})]

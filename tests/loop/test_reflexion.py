@@ -74,15 +74,12 @@ def test_memory_that_fails_loses_no_attempt(model, sandbox, task):
         next(attempts)
 
 
-def test_a_broken_harness_ends_the_loop_and_nothing_is_made_of_it(model, sandbox, task):
+def test_a_broken_harness_and_a_task_without_visible_tests_end_the_loop_without_words(model, sandbox, task):
     broken = loop(model, sandbox)
     broken.evaluator = Half("harness_error")
     (attempt,) = broken.attempts(task.public)
     assert (attempt.stop_reason, attempt.reflection) == ("harness_error", None)
     assert len(model.received) == 1
-
-
-def test_a_task_without_visible_tests_gets_one_attempt(model, sandbox, task):
     bare = type(task)(task_id="t", prompt=task.prompt, entry_point="double")
     (attempt,) = loop(model, sandbox).attempts(bare)
     assert attempt.stop_reason == "no_feedback"

@@ -28,14 +28,11 @@ def test_a_repeated_program_or_failure_gets_advice_and_then_a_stop():
     assert decisions(Stuck(None), *[("a", "1")] * 9) == [("", None)] * 9
 
 
-def test_only_the_last_attempts_count():
+def test_only_the_last_attempts_count_and_replies_without_a_program_are_no_same_program():
     text = decisions(Stuck(3), ("a", "1"), ("a", "1"), ("b", "2"), ("a", "1"), ("a", "1"))
     assert [reason for _, reason in text] == [None] * 5
     assert [bool(advice) for advice, _ in text] == [False, False, True, False, False]
-
-
-def test_replies_without_a_program_are_no_same_program():
-    """A refusal, then a reply that was cut off; only the same reason again is a circle."""
+    # A refusal, then a reply that was cut off; only the same reason again is a circle.
     assert decisions(Stuck(2), ("", "refusal"), ("", "extraction_failed"), ("", "")) == [("", None)] * 3
     again = decisions(Stuck(2), ("", "refusal"), ("", "refusal"), ("", ""))
     assert again[1:] == [("", "stuck"), ("The last 2 attempts failed in the very same way.", None)]

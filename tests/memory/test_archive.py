@@ -165,10 +165,6 @@ def test_a_recurring_cause_is_wisdom_whose_use_is_counted_by_feedback():
         assert (entry.use_count, entry.success_rate) == (2, 0.5)
 
 
-def test_nothing_is_shown_by_default():
-    assert archive("ab", shown=Shown()).lessons(task("c", CAUSE), []) == Recollection()
-
-
 def test_the_next_run_starts_with_the_stored_records():
     store = InMemory()
     first = archive("ab", store)
@@ -309,7 +305,7 @@ def test_a_store_that_fails_costs_only_its_own_copy():
         archive(store=Broken()).close()
 
 
-def test_lessons_fit_their_token_budget():
+def test_lessons_fit_their_token_budget_and_none_are_shown_by_default():
     known = archive(shown=Shown(wisdom=3, mistakes=3, insights=5, max_tokens=40))
     known.absorb([e for name in "ab" for e in learnt(task(name, "sum " + name * 200), attempt(name))])
     read = known.lessons(task("c", CAUSE + " sum"), [])
@@ -317,6 +313,7 @@ def test_lessons_fit_their_token_budget():
     assert (len(read.wisdom), read.insights, read.mistakes) == (1, ("insight of a", "insight of b"), ())
     tighter = archive("ab", shown=Shown(wisdom=3, insights=5, max_tokens=21))
     assert tighter.lessons(task("c", CAUSE), []).insights == ("insight of b",)
+    assert archive("ab", shown=Shown()).lessons(task("c", CAUSE), []) == Recollection()
 
 
 def test_the_oldest_leave_at_capacity():

@@ -53,15 +53,12 @@ def test_at_capacity_the_oldest_leaves():
     assert memory.state(recollection) == MemoryState(capacity=3, size=3, in_context=3, total=5, omega=3, own=3)
 
 
-def test_reflection_files_that_cannot_be_written_cost_no_attempt(tmp_path):
+def test_reflection_files_hold_the_attempts_with_words_and_cost_no_attempt(tmp_path):
     (tmp_path / "taken").write_text("")
     memory = EpisodicMemory(Window("all"), files=ReflectionFiles(tmp_path / "taken"))
     with pytest.warns(RuntimeWarning, match=r"taken.*the run continues"):
         memory.remember(task("a"), replace(attempt("a", 1), evaluation=PASSED))
     assert numbers(memory) == [1]
-
-
-def test_an_attempt_that_nobody_reflected_on_has_no_reflection_file(tmp_path):
     memory = EpisodicMemory(Window("all"), files=ReflectionFiles(tmp_path))
     memory.remember(task("a"), attempt("a", 1))
     memory.remember(task("a"), replace(attempt("a", 2), evaluation=PASSED))

@@ -37,15 +37,12 @@ def test_a_cause_without_a_word_is_none(blank):
     assert normalised(blank) == ""
 
 
-def test_causes_that_never_recur_are_no_wisdom():
+def test_causes_that_never_recur_are_no_wisdom_and_others_come_in_the_order_of_their_first_episodes():
     assert wisdom_of([]) == []
     assert wisdom_of([episode(1, "one"), episode(2, "another")]) == []
     assert wisdom_of([episode(1, reflection=None), episode(2, reflection=None)]) == []
     assert wisdom_of([episode(1, " "), episode(2, " ")]) == []
     assert wisdom_of([episode(1), episode(2, passed=True)]) == []
-
-
-def test_wisdom_is_in_the_order_of_its_first_episodes():
     extraction = wisdom_of([episode(n, cause) for n, cause in enumerate(["a b", "c d", "e f", "e f", "C d.", "a b"])])
     assert [(wisdom.pattern, wisdom.frequency) for wisdom in extraction] == [("a b", 2), ("c d", 2), ("e f", 2)]
     assert len({wisdom.wisdom_id for wisdom in extraction}) == 3
@@ -98,13 +95,10 @@ def test_the_domain_is_that_of_most_words(code, analysis, domain):
     assert entry.domain == domain
 
 
-def test_tags_are_the_patterns_words_each_once_in_order():
+def test_tags_are_the_patterns_words_in_order_and_the_advice_the_most_confident():
     cause = "The nil pointer was dereferenced in the loop, nil again"
     (entry,) = wisdom_of([episode(1, cause), episode(2, cause)])
     assert entry.tags == ("nil", "pointer", "dereferenced", "loop", "again")
-
-
-def test_the_advice_is_the_most_confident_the_earlier_on_a_tie():
     offered = [("guess", 0.2), ("look", 0.8), ("look again", 0.8), (" ", 0.9)]
     (entry,) = wisdom_of([episode(n, change=change, confidence=value) for n, (change, value) in enumerate(offered)])
     assert entry.advice == "look"

@@ -61,7 +61,7 @@ def test_the_insight_is_the_first_text_that_is_not_empty():
     assert insight_of(reflected(what_to_change=" ")) == ""
 
 
-def test_a_task_reads_the_insights_of_the_others_only():
+def test_a_task_reads_the_insights_of_the_others_only_and_a_common_one_crowds_out_none():
     known = Insights()
     for task, text in (("a", "mind the sign"), ("b", "sort first"), ("c", "mind the sign")):
         known.add(task, text)
@@ -69,6 +69,12 @@ def test_a_task_reads_the_insights_of_the_others_only():
     assert known.newest("a") == ("sort first", "mind the sign")
     assert known.newest("c") == ("mind the sign", "sort first")
     assert known.newest("b") == ("mind the sign",)
+    known = Insights()
+    known.add("a", "sort first")
+    for number in range(100):
+        known.add(f"t{number}", "read the task")
+    assert known.newest("a") == ("read the task",)
+    assert known.newest("t0") == ("sort first", "read the task")
 
 
 def test_the_insights_of_one_task_leave_twenty_of_the_others():
@@ -80,12 +86,3 @@ def test_the_insights_of_one_task_leave_twenty_of_the_others():
     assert known.newest("own") == tuple(f"{number} said by another" for number in range(5, 25))
     assert known.newest("other") == tuple(f"{number} said by itself" for number in range(30, 50))
     assert len(known.newest()) == 20
-
-
-def test_a_common_insight_crowds_out_no_other():
-    known = Insights()
-    known.add("a", "sort first")
-    for number in range(100):
-        known.add(f"t{number}", "read the task")
-    assert known.newest("a") == ("read the task",)
-    assert known.newest("t0") == ("sort first", "read the task")

@@ -43,12 +43,21 @@ def attempt(number, message="", change="", outcome="fail", **fields):
     )  # fmt: skip
 
 
-def test_at_capacity_the_oldest_leaves():
+def test_at_capacity_the_oldest_leaves_and_a_known_id_is_replaced_in_its_place_also_in_one_batch():
     memory = remembering(*(mistake(f"Q{n}", f"question {n} alone") for n in range(1, 6)), max_entries=3)
     assert len(memory) == 3
     assert names(memory.retrieve_similar("question alone", 9)) == ["Q5", "Q4", "Q3"]
     memory.extend([mistake("Q6", "question 6")])
     assert names(memory.retrieve_similar("question 3 alone", 9)) == ["Q5", "Q4", "Q6"]
+    memory = remembering(mistake("m1"), mistake("m2"), max_entries=2)
+    memory.extend([mistake("m1", mistake="other words", severity=1.0)])
+    _, kept = memory.retrieve_similar("sort list", 9)
+    assert (len(memory), kept.mistake_id, kept.mistake, kept.severity) == (2, "m1", "other words", 1.0)
+    memory.extend([mistake("m3")])
+    assert names(memory.retrieve_similar("sort list", 9)) == ["m3", "m2"]
+    memory = remembering(*(mistake(f"m{n % 5}", f"task {n % 5}", severity=n / 10) for n in range(10)), max_entries=2)
+    entries = memory.retrieve_similar("task", 9)
+    assert {entry.mistake_id: entry.severity for entry in entries} == {"m4": 0.9, "m3": 0.8}
 
 
 def test_similar_prompts_are_best_first_with_inclusive_threshold():
@@ -71,26 +80,11 @@ def test_excluded_own_mistakes_do_not_reduce_the_number_of_others():
     assert names(memory.retrieve_similar("sort a list", 2, except_task="own")) == ["other"]
 
 
-def test_a_known_id_is_replaced_in_its_place():
-    memory = remembering(mistake("m1"), mistake("m2"), max_entries=2)
-    memory.extend([mistake("m1", mistake="other words", severity=1.0)])
-    _, kept = memory.retrieve_similar("sort list", 9)
-    assert (len(memory), kept.mistake_id, kept.mistake, kept.severity) == (2, "m1", "other words", 1.0)
-    memory.extend([mistake("m3")])
-    assert names(memory.retrieve_similar("sort list", 9)) == ["m3", "m2"]
-
-
 def test_a_correction_is_replaced_by_a_newer_one_and_never_by_none():
     memory = remembering(mistake("m", correction=""))
     for correction, expected in (("use a heap", "use a heap"), ("", "use a heap"), ("use sorted", "use sorted")):
         memory.extend([mistake("m", correction=correction)])
         assert [kept.correction for kept in memory.retrieve_similar("sort a list")] == [expected]
-
-
-def test_one_batch_may_hold_an_id_twice_and_more_than_fits():
-    memory = remembering(*(mistake(f"m{n % 5}", f"task {n % 5}", severity=n / 10) for n in range(10)), max_entries=2)
-    entries = memory.retrieve_similar("task", 9)
-    assert {entry.mistake_id: entry.severity for entry in entries} == {"m4": 0.9, "m3": 0.8}
 
 
 def test_the_reflection_before_the_pass_is_the_correction():
@@ -123,18 +117,15 @@ def test_an_attempt_without_a_verdict_is_no_mistake(outcome):
     assert mistakes_of(TASK, []) == []
 
 
-def test_a_mistake_without_a_failing_check_is_its_outcome():
-    (entry,) = mistakes_of(TASK, [attempt(1, "x", outcome="extraction_failed", checks=(), reward=0.0)])
-    assert (entry.mistake, entry.severity) == ("extraction_failed", 1.0)
-
-
-def test_a_mistake_names_one_failing_check_and_the_first_issue_with_the_submitted_draft():
+def test_a_mistake_names_one_failing_check_and_the_first_issue_else_its_outcome():
     checks = tuple(Check(name=name, outcome="fail", message="got 3") for name in ("first check", "second check"))
     drafts = (("early", "earlier"), ("late", "later"))
     steps = tuple(Step(critique=Critique(severity=1.0, issues=issues, source="llm")) for issues in drafts)
     failed = replace(attempt(1, "got 3", checks=checks), trajectory=builders.trajectory(steps=steps))
     (entry,) = mistakes_of(TASK, [failed])
     assert entry.mistake == "fail got 3\nFailing check: first check\nIssue: late"
+    (entry,) = mistakes_of(TASK, [attempt(1, "x", outcome="extraction_failed", checks=(), reward=0.0)])
+    assert (entry.mistake, entry.severity) == ("extraction_failed", 1.0)
 
 
 def test_a_repeated_mistake_has_one_id_and_one_entry():
@@ -145,7 +136,7 @@ def test_a_repeated_mistake_has_one_id_and_one_entry():
     assert entry.mistake_id != elsewhere[0].mistake_id
 
 
-def test_mistakes_are_rendered_as_questions_with_corrections():
+def test_mistakes_are_rendered_as_questions_with_corrections_and_long_texts_cut():
     mistakes = [mistake("m1"), mistake("m2", "reverse", mistake="late", correction="")]
     text = Prompts().render("mistakes", mistakes=mistakes)
     head, first, second = text.split("\n\n")
@@ -153,9 +144,6 @@ def test_mistakes_are_rendered_as_questions_with_corrections():
     assert first == "Question: sort a list\nMistake: wrong\nCorrection: right"
     assert second == "Question: reverse\nMistake: late\nCorrection: none was found"
     assert Prompts().render("mistakes", mistakes=[]) == ""
-
-
-def test_long_texts_are_cut_in_a_prompt():
     text = Prompts().render(
         "mistakes", mistakes=[mistake("m", "q" * 9999, mistake="m" * 9999, correction="c" * 9999)] * 3
     )

@@ -64,13 +64,11 @@ def test_the_search_gets_the_threshold_and_the_loops_episodes():
     assert shared.queries == [("t", 1, 2, 0.5)]
 
 
-def test_each_of_the_two_has_a_budget_of_its_own():
+def test_each_of_the_two_has_a_budget_of_its_own_and_of_anothers_episode_its_task_counts_too():
     own = [episode(1, code="cccc " * 10)]
     assert ids(WindowThenSimilar(k=1, max_tokens=10).select(own, TASK, Others())) == ["x1", "t1"]
     assert ids(WindowThenSimilar(k=1, max_tokens=9).select(own, TASK, Others())) == ["x1"]
 
-
-def test_of_another_tasks_episode_its_task_counts_too():
     class Described(Others):
         def similar(self, task, own, k, min_score, outcome="any"):
             return [replace(episode(1, code="", task_id="x"), task_description="dddd " * 100)]

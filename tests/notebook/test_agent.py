@@ -192,13 +192,6 @@ def test_what_an_own_test_raises_is_no_reason_to_ask_it_again():
     assert agent(generate=lambda *_: "2", test=lambda code, strict=True: strict is True).solve("A number.").passed
 
 
-def test_repetitions_are_saved_beside_tasks_of_their_names(tmp_path):
-    mine = agent()
-    for name in ("t", "t", "t-2"):
-        mine.solve({"task_id": name, "prompt": "Write minus two.", "entry_point": "solve"})
-    assert set(RunFolder(mine.save_run(tmp_path / "run").path).attempts) == {"t", "t-2", "t-3"}
-
-
 @pytest.mark.parametrize(
     ("task", "words"),
     [
@@ -281,11 +274,15 @@ def test_memory_reaches_later_tasks_and_outlives_the_agent(place, tmp_path):
     assert len({episode.session_id for episode in later.memory.by_agent("agent")}) == 3
 
 
-def test_the_same_text_twice_is_two_sessions():
+def test_the_same_text_twice_is_two_sessions_saved_under_names_of_their_own(tmp_path):
     mine = agent()
     first, again = mine.solve("x"), mine.solve("x")
     assert first.session != again.session and len(mine.memory.by_agent("agent")) == 4
     assert "in an earlier session, which passed" in mine.recall("x").text
+    mine = agent()
+    for name in ("t", "t", "t-2"):
+        mine.solve({"task_id": name, "prompt": "Write minus two.", "entry_point": "solve"})
+    assert set(RunFolder(mine.save_run(tmp_path / "run").path).attempts) == {"t", "t-2", "t-3"}
 
 
 def test_threads_solve_at_once(tmp_path):

@@ -165,12 +165,18 @@ def test_the_digest_is_of_the_state(kind):
         assert objects.digest(kind(Holder(first))) != objects.digest(kind(Holder(other))), first
 
 
-def test_the_digest_is_of_the_source():
+def test_the_digest_is_of_the_source_and_without_it_of_the_code():
     assert objects.digest(Direct) == objects.digest(Direct) != objects.digest(Changed)
     first, other = (lambda model: Direct(model=model)), (lambda model: Changed(model=model))
     assert objects.digest(first) != objects.digest(other)
     assert objects.named(objects.register(Direct)) == ("Direct", objects.digest(Direct))
     assert objects.named("my_parts.Checklist") is None
+    digests = []
+    for word in ("x", "x", "y"):
+        namespace = {"__name__": "notebook_without_file"}
+        exec(ACTOR.replace("WORDS", repr(word)), namespace)
+        digests.append(objects.digest(namespace["Mine"]))
+    assert digests[0] == digests[1] != digests[2]
 
 
 def cell(source, number, **names):
@@ -189,15 +195,6 @@ def test_the_digest_of_a_notebooks_class_is_of_its_cell_and_what_it_reads():
     first, again, edited = (cell(ACTOR + more, n, WORDS="x")["Mine"] for n, more in enumerate(("", "", "# new\n")))
     assert objects.digest(first) == objects.digest(again) != objects.digest(edited)
     assert objects.digest(cell(ACTOR, 4, WORDS="y")["Mine"]) != objects.digest(first)
-
-
-def test_the_digest_of_a_class_without_source_is_of_its_code():
-    digests = []
-    for word in ("x", "x", "y"):
-        namespace = {"__name__": "notebook_without_file"}
-        exec(ACTOR.replace("WORDS", repr(word)), namespace)
-        digests.append(objects.digest(namespace["Mine"]))
-    assert digests[0] == digests[1] != digests[2]
 
 
 class Words(Stubborn):

@@ -175,12 +175,6 @@ def test_study_changed_between_two_cells_is_reported(run, named, study, capsys):
     assert "0 registered and 2 exploratory runs" in text
 
 
-def test_a_copy_that_was_changed_afterwards_is_refused(named):
-    (named.path / FILE).write_text(STUDY.replace("n_tasks: 2", "n_tasks: 3"))
-    with pytest.raises(ValueError, match="put the registered file back"):
-        of_runs([named.path], [named.manifest])
-
-
 def test_deviating_run_gets_a_warning_and_no_study_in_tables(run, registered, run_of):
     with pytest.warns(RuntimeWarning) as warned:
         run("experiment=retry", "temperature=0.7", "loop.max_attempts=2", "seed=1")
@@ -269,8 +263,11 @@ def test_an_arm_without_a_difference_is_not_registered(run_of, registered):
     assert (is_registered(base), is_registered(refused)) == (True, False)
 
 
-def test_a_run_of_a_study_without_registered_configs_is_exploratory(named, study):
+def test_a_run_of_a_study_without_registered_configs_is_exploratory_and_a_changed_copy_refused(named, study):
     assert deviations(read(study), named.manifest) == ["the study holds no registered config"]
+    (named.path / FILE).write_text(STUDY.replace("n_tasks: 2", "n_tasks: 3"))
+    with pytest.raises(ValueError, match="put the registered file back"):
+        of_runs([named.path], [named.manifest])
 
 
 def test_check_prints_missing_runs(registered, study, run_of, capsys):

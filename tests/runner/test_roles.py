@@ -46,14 +46,6 @@ def test_a_reflector_may_have_a_model_of_its_own(config, tmp_path):
     assert folder.manifest.role_fingerprints["reflector"] != folder.manifest.model_fingerprint
 
 
-def test_roles_with_equal_models_share_one_instance(config):
-    models = load_models(config(*config.strong("reflector"), *config.strong("critic")))
-    assert models.of("reflector") is models.of("critic")
-    assert models.of("suite_writer") is models.of("actor")
-    assert len(models.distinct) == 2
-    models.close()
-
-
 @pytest.mark.parametrize("change", ["edited", "another folder"])
 def test_a_changed_script_is_another_model_in_the_same_process(config, tmp_path, monkeypatch, change):
     for folder, reply in (("a", "first"), ("b", "second")):
@@ -91,12 +83,17 @@ def test_an_option_makes_another_instance_but_no_second_draw(config):
     models.close()
 
 
-def test_every_role_has_a_model(config):
+def test_every_role_has_a_model_and_equal_ones_share_one_instance(config):
     models = load_models(config())
     draws = draws_by_role(models)
     assert set(draws) == set(ROLES)
     assert {id(draw._counts) for draw in draws.values()} == {id(draws["actor"]._counts)}
     assert {id(draw._model) for draw in draws.values()} == {id(models.of("actor"))}
+    models.close()
+    models = load_models(config(*config.strong("reflector"), *config.strong("critic")))
+    assert models.of("reflector") is models.of("critic")
+    assert models.of("suite_writer") is models.of("actor")
+    assert len(models.distinct) == 2
     models.close()
 
 

@@ -9,10 +9,13 @@ from tests import builders
 from tests.builders import grade, manifest
 
 
-def test_records_come_back_as_they_went(tmp_path):
+def test_records_come_back_as_they_went_and_one_of_another_shape_names_file_and_line(tmp_path):
     folder = RunFolder(tmp_path)
     folder.append("grades.jsonl", grade(number=1))
     assert RunFolder(tmp_path).grades == {("t/1", 1): grade(number=1)}
+    (tmp_path / "grades.jsonl").write_text('{"task_id": 3}\n')
+    with pytest.raises(FolderError, match=r"grades\.jsonl, line 1"):
+        _ = RunFolder(tmp_path).grades
 
 
 def test_a_torn_last_line_is_skipped_counted_and_written_past(tmp_path):
@@ -38,21 +41,12 @@ def test_attempts_are_those_since_the_last_start_of_a_loop(tmp_path):
     assert [attempt.number for attempt in folder.attempts["b"]] == [1, 2]
 
 
-def test_a_record_of_another_shape_names_file_and_line(tmp_path):
-    (tmp_path / "grades.jsonl").write_text('{"task_id": 3}\n')
-    with pytest.raises(FolderError, match=r"grades\.jsonl, line 1"):
-        _ = RunFolder(tmp_path).grades
-
-
-def test_a_folder_without_a_manifest_is_no_run_folder(tmp_path):
+def test_a_folder_without_a_manifest_is_no_run_and_a_place_where_none_can_be_made_is_named(tmp_path):
     with pytest.raises(FolderError, match=r"no manifest\.json"):
         RunFolder.existing(tmp_path)
     (tmp_path / "manifest.json").write_text("{")
     with pytest.raises(FolderError, match=r"manifest\.json"):
         RunFolder.existing(tmp_path)
-
-
-def test_a_place_where_no_folder_can_be_made_is_named_with_its_key(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(FolderError, match=r"file/runs: got Not a directory, expected a folder .*run_root=… names ano"):
         RunFolder.create(tmp_path / "file" / "runs", manifest("run-1"))

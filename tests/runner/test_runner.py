@@ -173,14 +173,11 @@ def test_a_suite_is_written_once_in_a_run_and_read_on_resume(task, sandbox, fold
     assert summary(Log.read(folder)).usage["suite_writer"].calls == 2
 
 
-def test_an_error_while_writing_tests_names_the_task(task, sandbox, folder):
+def test_self_tests_need_a_suite_writer_whose_error_names_the_task(task, sandbox, folder):
     broken = ScriptedModel(lambda messages: (_ for _ in ()).throw(ModelError("out of power")))
     with pytest.raises(ModelError) as caught:
         self_taught(tasks(task, 1), sandbox, folder, broken).run()
     assert caught.value.__notes__ == ["while writing tests: task own/0"]
-
-
-def test_self_tests_need_a_suite_writer(task, sandbox, folder):
     with pytest.raises(ValueError, match="without a suite_writer"):
         runner(tasks(task, 1), sandbox, folder, always(""), source="self_tests")
 

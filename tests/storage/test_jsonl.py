@@ -100,19 +100,16 @@ def test_a_file_of_another_version_or_kind_is_refused(tmp_path, first, message):
     assert (tmp_path / "episodes.jsonl").read_text() == first
 
 
-def test_nothing_is_appended_to_a_file_of_another_version(file, folder, episode):
+def test_a_line_of_another_version_is_named_and_nothing_appended_to_such_a_file(file, folder, episode):
+    file.write_text(file.read_text() + '{"episode_id":"new","shape":"unknown"}\n')
+    with pytest.raises(StoreError, match=r"episodes\.jsonl, line 7: .*another version"):
+        ids(Jsonl(folder))
     store = Jsonl(folder)
     text = file.read_text().replace('"schema":1', '"schema":7')
     file.write_text(text)
     with pytest.raises(StoreError, match=r"schema 7"):
         store.append([episode("no")])
     assert file.read_text() == text
-
-
-def test_a_line_of_another_version_is_an_error_that_names_it(file, folder):
-    file.write_text(file.read_text() + '{"episode_id":"new","shape":"unknown"}\n')
-    with pytest.raises(StoreError, match=r"episodes\.jsonl, line 7: .*another version"):
-        ids(Jsonl(folder))
 
 
 def test_versions_accumulate_until_a_prune_removes_them(file, folder, episode):
@@ -136,13 +133,10 @@ def test_a_prune_keeps_unreadable_lines(file, folder, episode):
         assert ids(store) == ["young"]
 
 
-def test_a_prune_without_old_records_does_not_write(file, folder):
+def test_a_prune_without_old_records_does_not_write_and_another_keeps_the_mode_and_leaves_no_draft(file, folder):
     before = file.stat()
     assert Jsonl(folder).prune(1.0) == 0
     assert (file.stat().st_ino, file.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
-
-
-def test_a_prune_keeps_the_mode_and_leaves_no_draft(file, folder):
     file.chmod(0o600)
     (folder / ".episodes.jsonl.draft").write_text("left by a killed prune")
     assert Jsonl(folder).prune(100.0) == 5

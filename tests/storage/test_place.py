@@ -40,12 +40,6 @@ def test_a_single_file_is_sent_to_the_import(tmp_path, name):
         opened(tmp_path / name)
 
 
-@pytest.mark.parametrize("days", [0, -1.0, float("nan")])
-def test_retention_is_above_zero_days(days):
-    with pytest.raises(ValueError, match=r"opened\.retention_days: got .*, expected .*above 0, or null"):
-        opened("", days)
-
-
 @pytest.mark.parametrize(("name", "kind"), [("none", InMemory), ("jsonl", Jsonl), ("sqlite", Sql), ("postgresql", Sql)])
 def test_every_config_opens_its_store(tmp_path, server, name, kind):
     config = OmegaConf.create({"run_root": str(tmp_path), "store": OmegaConf.load(CONF / f"{name}.yaml")})

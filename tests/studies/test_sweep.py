@@ -369,13 +369,10 @@ def test_calls_of_a_stopped_cell_are_recorded(grid, tmp_path):
     assert sum(state.spent.calls for state in swept.states.values()) == calls_in(tmp_path / "runs") == 8
 
 
-def test_a_key_that_does_not_exist_is_named_with_its_cell():
+def test_an_unknown_key_is_named_with_its_cell_and_one_given_twice_is_swept_by_its_last_value(grid):
     with pytest.raises(Exception, match="temperatures") as caught:
         cells(["actor=single_shot,warming", "actor.temperatures=[0.5]"])
     assert "KEY=choice(VALUE)" in one_line(caught.value)
-
-
-def test_a_key_given_twice_is_swept_only_if_its_last_value_is(grid):
     words = [*lines(grid()), "quiet=true", "quiet=false", "temperature=1", "temperature=0,0.5"]
     assert sheet(Sweep.of(words)).columns[:2] == ("cell", "temperature")
     assert "quiet" not in sheet(Sweep.of(words)).columns

@@ -12,11 +12,14 @@ CRITIQUE = Critique(severity=1.0, issues=("expected 4, got 2",), suggestions=("M
 STYLES = pytest.mark.parametrize("style", ["chat", "continuation"])
 
 
-def test_the_reply_is_the_new_draft(task):
+def test_the_reply_is_the_new_draft_and_without_one_the_whole_function_is_requested(task):
     model = Replies(REPLY, usage=Usage(calls=1))
     revision = LLMReviser(model, Sampling()).revise(task, PROGRAM, CRITIQUE)
     assert revision.solution == "def double(x):\n    return 2 * x\n"
     assert (revision.reply, revision.messages, revision.usage.calls) == (REPLY, model.requests[0][0], 1)
+    model = Replies(REPLY)
+    assert "2 * x" in LLMReviser(model, Sampling()).revise(task, "", CRITIQUE).solution
+    assert "holds no program yet" in model.prompt
 
 
 @STYLES
@@ -66,12 +69,6 @@ def test_later_issues_go_before_any_line_of_the_draft(task):
     assert model.prompt.count("# kept") == 20
     assert "0 wrong" in model.prompt
     assert "4 wrong" not in model.prompt
-
-
-def test_without_a_draft_the_whole_function_is_requested(task):
-    model = Replies(REPLY)
-    assert "2 * x" in LLMReviser(model, Sampling()).revise(task, "", CRITIQUE).solution
-    assert "holds no program yet" in model.prompt
 
 
 def test_a_fence_in_an_issue_cannot_leave_its_line(task):

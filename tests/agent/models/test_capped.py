@@ -224,17 +224,6 @@ def test_after_a_cap_is_reached_no_smaller_call_slips_through():
 # The ledger
 
 
-def test_what_a_scope_spent_before_counts(tmp_path):
-    path = tmp_path / "spending.sqlite"
-    for caps, through in ((Caps(calls=3), 3), (Caps(calls=3), 0), (Caps(calls=5), 2)):
-        meter = Meter(caps, path, "run")
-        assert ask_until_capped(CappedModel(Served(), meter))[0] == through
-        meter.close()
-    other = Meter(Caps(calls=3), path, "another")
-    assert ask_until_capped(CappedModel(Served(), other))[0] == 3
-    other.close()
-
-
 def test_without_caps_the_ledger_holds_no_less_than_was_spent_and_just_that_once_closed(tmp_path):
     path = tmp_path / "spending.sqlite"
     meter = Meter(Caps(), path, "run")
@@ -259,10 +248,18 @@ def test_the_seconds_of_every_call_are_counted_with_caps_and_without(tmp_path, c
     assert Ledger(tmp_path / "spending.sqlite").spent("run") == Spending(3, 150, 0.0, 32.0)
 
 
-def test_nothing_spent_leaves_no_ledger(tmp_path):
+def test_nothing_spent_leaves_no_ledger_and_what_a_scope_spent_before_counts(tmp_path):
     meter = Meter(Caps(calls=3), tmp_path / "spending.sqlite", "run")
     meter.close()
     assert not list(tmp_path.iterdir())
+    path = tmp_path / "spending.sqlite"
+    for caps, through in ((Caps(calls=3), 3), (Caps(calls=3), 0), (Caps(calls=5), 2)):
+        meter = Meter(caps, path, "run")
+        assert ask_until_capped(CappedModel(Served(), meter))[0] == through
+        meter.close()
+    other = Meter(Caps(calls=3), path, "another")
+    assert ask_until_capped(CappedModel(Served(), other))[0] == 3
+    other.close()
 
 
 SPENDER = """

@@ -111,15 +111,12 @@ def test_another_tasks_program_is_not_its_own_past(after):
     )
 
 
-def test_at_full_spread_every_draw_of_a_task_is_alike():
+def test_draws_depend_on_seed_prompt_and_number_alone_and_are_alike_at_full_spread():
     model = SimulatedModel(TASKS, first=0.5, spread=1)
     names = {"wrong draft" in model.complete(FOURTH, sampling=SAMPLING, sample=n).text for n in range(30)}
     assert len(names) == 1
     mixed = SimulatedModel(TASKS, first=0.5, spread=0)
     assert len({"wrong draft" in mixed.complete(FOURTH, sampling=SAMPLING, sample=n).text for n in range(30)}) == 2
-
-
-def test_a_reply_depends_on_seed_prompt_and_draw_alone():
     model, twin = (SimulatedModel(TASKS, first=0.5, spread=0) for _ in range(2))
     draws = [model.complete(FOURTH, sampling=SAMPLING, sample=n).text for n in range(20)]
     assert draws == [twin.complete(FOURTH, sampling=SAMPLING, sample=n).text for n in reversed(range(20))][::-1]

@@ -95,15 +95,12 @@ def test_analysis_stands_for_cause_and_symptom_once():
     assert (fields.root_cause, fields.what_went_wrong) == ("No guard.", "The empty list was never tried.")
 
 
-def test_the_analysed_shape_is_bounded():
+def test_the_analysed_shape_is_bounded_and_the_scored_one_read():
     long = {"analysis": "x" * 900, "action_items": ["y" * 400] * 9, "confidence": 10, "category": "cosmic_rays"}
     fields = parse_fields(json.dumps({**ANALYSED, **long, "actionItems": None}))
     assert (fields.root_cause, fields.what_went_wrong) == ("x" * 500, "")
     assert fields.action_items == ("y" * 200,) * 5
     assert (fields.confidence, fields.category) == (1.0, "root_cause")
-
-
-def test_the_scored_shape_is_read():
     fields = parse_fields(json.dumps(SCORED))
     assert (fields.root_cause, fields.what_went_wrong) == ("range ends before its end.", "The last item was left out.")
     assert fields.what_to_change == "Loop over the items, not over positions."

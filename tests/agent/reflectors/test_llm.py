@@ -62,11 +62,18 @@ def test_reply_becomes_a_reflection_with_its_text_and_cost() -> None:
     )
 
 
-def test_the_newest_priors_are_shown_in_their_order() -> None:
+def test_the_prompt_contains_the_newest_earlier_reflections_in_their_order() -> None:
     episodes = [episode(number) for number in range(1, 6)]
     prompt = prompt_for(attempt_with(WRONG), episodes)
     assert [f"cause {n}." in prompt for n in range(1, 6)] == [False, False, True, True, True]
     assert prompt.index("Reflection 1: cause 3.") < prompt.index("Reflection 3: cause 5.")
+    for lessons, line in (((), "My change then: change 1."), (("Check signs.",), "change 1. Lesson: Check signs.")):
+        prompt = prompt_for(attempt_with(WRONG), [make.episode(1, reflection=replace(PRIOR, lessons=lessons))])
+        assert "Reflection 1: cause 1." in prompt and line in prompt
+        assert "None" not in prompt and ("Lesson:" in prompt) == bool(lessons)
+    rejected = make.episode(1, reflection=replace(PRIOR, root_cause="", what_to_change=""))
+    for earlier, bounds in ((rejected, {}), (make.episode(1, reflection=PRIOR), {"max_priors": 0})):
+        assert "Prior Reflections: None" in prompt_for(attempt_with(WRONG), [earlier], **bounds)
 
 
 def test_lengths_in_the_prompt_are_bounded() -> None:
@@ -205,16 +212,6 @@ def test_an_unclear_confidence_is_not_stated() -> None:
 
 PRIOR = make.reflection(1, root_cause="cause 1.", what_to_change="change 1.")
 CONTINUED = TASK.prompt.rstrip() + "\n    return a - b\n"
-
-
-def test_the_prompt_contains_earlier_reflections() -> None:
-    for lessons, line in (((), "My change then: change 1."), (("Check signs.",), "change 1. Lesson: Check signs.")):
-        prompt = prompt_for(attempt_with(WRONG), [make.episode(1, reflection=replace(PRIOR, lessons=lessons))])
-        assert "Reflection 1: cause 1." in prompt and line in prompt
-        assert "None" not in prompt and ("Lesson:" in prompt) == bool(lessons)
-    rejected = make.episode(1, reflection=replace(PRIOR, root_cause="", what_to_change=""))
-    for earlier, bounds in ((rejected, {}), (make.episode(1, reflection=PRIOR), {"max_priors": 0})):
-        assert "Prior Reflections: None" in prompt_for(attempt_with(WRONG), [earlier], **bounds)
 
 
 ATTEMPTS = {

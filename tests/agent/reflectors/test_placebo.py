@@ -41,16 +41,13 @@ class Gives:
         return self.reflection
 
 
-def test_feedback_stands_in_the_place_of_words() -> None:
+def test_feedback_stands_in_the_place_of_words_and_is_bounded() -> None:
     reflection = FeedbackOnly().reflect(TASK, make.attempt(WRONG, LATE), [])
     assert reflection.root_cause == reflection.what_to_change == ""
     assert "`assert add(1, 2) == 3` -> expected 3, got -1 (at `return a - b`)" in reflection.what_went_wrong
     assert LATE.name in reflection.what_went_wrong
     assert (reflection.source, reflection.category) == ("control:feedback_only", "assertion")
     assert (reflection.confidence, reflection.confidence_source, reflection.usage) == (0.0, "none", Usage())
-
-
-def test_feedback_is_bounded() -> None:
     checks = [Check(name="x" * 300, outcome="fail", message="y" * 300) for _ in range(50)]
     assert len(FeedbackOnly(500).reflect(TASK, make.attempt(*checks), []).what_went_wrong) == 500
 

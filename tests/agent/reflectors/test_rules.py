@@ -53,11 +53,14 @@ def test_evidence_shows_a_line_that_exists(line: int, suffix: str) -> None:
     assert describe(attempt_with(check), check) == f"`assert x` -> E: m{suffix}"
 
 
-def test_evidence_stays_short_and_on_one_line() -> None:
+def test_evidence_stays_short_on_one_line_and_is_quoted_even_with_braces() -> None:
     check = Check(name="assert " + "x" * 9000, outcome="fail", message="expected\n" + "y" * 9000, line=1)
     evidence = describe(attempt_with(check), check)
     assert len(evidence) < 700
     assert "\n" not in evidence
+    check = Check(name="assert f({}) == {'a': 1}", outcome="fail", message="expected {'a': 1}, got {}")
+    (action,) = Rules().reflect(TASK, attempt_with(check), []).action_items
+    assert "`assert f({}) == {'a': 1}` -> expected {'a': 1}, got {}" in action
 
 
 @pytest.mark.parametrize("outcome", ["extraction_failed", "early_exit", "timeout", "harness_error"])
@@ -74,12 +77,6 @@ def test_rules_name_class_confidence_and_attempt() -> None:
     assert reflection.confidence == 0.5
     assert reflection.usage.calls == 0
     assert reflection.text == reflection.problem == ""
-
-
-def test_action_quotes_the_evidence_even_with_braces() -> None:
-    check = Check(name="assert f({}) == {'a': 1}", outcome="fail", message="expected {'a': 1}, got {}")
-    (action,) = Rules().reflect(TASK, attempt_with(check), []).action_items
-    assert "`assert f({}) == {'a': 1}` -> expected {'a': 1}, got {}" in action
 
 
 def test_only_the_last_earlier_reflection_is_quoted() -> None:

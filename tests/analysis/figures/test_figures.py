@@ -128,13 +128,10 @@ def test_a_curve_over_seeds_counts_cases_and_pools_runs(make_arms):
     assert curve.arm.seeds == (1, 2)
 
 
-def test_arms_of_unlike_lengths_are_drawn_to_one_end(make_arms, tmp_path):
+def test_curves_are_drawn_to_one_end_and_other_first_attempts_not_called_shared(make_arms, tmp_path):
     table = rows(drawing.save(tmp_path, curves.drawing(make_arms("simple", "reflexion"))))
     assert [row["attempt"] for row in table if row["arm"] == "simple"] == ["1", "2", "3"]
     assert len({row["share"] for row in table if row["arm"] == "simple"}) == 1
-
-
-def test_other_first_attempts_are_not_called_shared(make_arms):
     first, second = make_arms("retry", "reflexion")
     case = next(iter(second.attempts))
     attempt = second.attempts[case][0]

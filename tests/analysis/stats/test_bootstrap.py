@@ -75,10 +75,21 @@ def test_absent_cases_weigh_nothing_and_make_no_pair():
     assert difference(first, second).value == -0.5
 
 
-def test_equal_sides_still_leave_a_width():
+def test_equal_sides_equal_tasks_and_noise_in_the_last_digit_still_leave_a_width():
     outcomes = drawn(np.random.default_rng(7), 1, 40, 3, 0.5, 0.5)[0]
     estimate = difference(outcomes, outcomes)
     assert estimate.low < estimate.value == 0.0 < estimate.high
+    estimate = difference(np.ones((20, 2)), np.zeros((20, 2)))
+    assert (estimate.value, estimate.low) == (-1, -1)
+    assert -1 < estimate.high < -0.7
+    estimate = interval(np.tile([1.0, 1.0, 0.0], (12, 1)))
+    assert estimate.value == pytest.approx(2 / 3)
+    assert estimate.low < 0.6 < 0.7 < estimate.high
+    noise = 1.2e-16 * (np.arange(60) % 2)[:, None]
+    same = difference(np.full((60, 1), 0.25), 0.75 + noise)
+    assert same.high - same.low > 0.05
+    nothing = difference(np.full((60, 1), 0.3), 0.3 + 5e-17 + noise)
+    assert nothing.low < 0 < nothing.high
 
 
 def test_one_seed_and_several_that_agree_have_the_interval_of_the_paired_table():
@@ -191,20 +202,3 @@ def test_the_difference_holds_the_truth_about_as_often_as_it_says(tasks, seeds, 
     second = np.where(is_contested, rng.random(shape) < 0.5 + gain / contested, is_easy).astype(float)
     items = [difference(a, b) for a, b in zip(first, second, strict=True)]
     assert held(gain, items) >= least
-
-
-def test_what_is_the_same_on_all_tasks_has_an_interval_with_a_width():
-    estimate = difference(np.ones((20, 2)), np.zeros((20, 2)))
-    assert (estimate.value, estimate.low) == (-1, -1)
-    assert -1 < estimate.high < -0.7
-    estimate = interval(np.tile([1.0, 1.0, 0.0], (12, 1)))
-    assert estimate.value == pytest.approx(2 / 3)
-    assert estimate.low < 0.6 < 0.7 < estimate.high
-
-
-def test_noise_in_the_last_digit_is_no_difference_between_tasks():
-    noise = 1.2e-16 * (np.arange(60) % 2)[:, None]
-    same = difference(np.full((60, 1), 0.25), 0.75 + noise)
-    assert same.high - same.low > 0.05
-    nothing = difference(np.full((60, 1), 0.3), 0.3 + 5e-17 + noise)
-    assert nothing.low < 0 < nothing.high

@@ -65,15 +65,12 @@ def test_a_small_context_keeps_the_newest_loops_of_the_full_history():
     assert set(fitted.left_out) == {items["t/0"].item_id, items["t/1"].item_id}
 
 
-def test_shuffled_shows_as_many_of_the_others():
+def test_shuffled_shows_as_many_of_the_others_and_filler_keeps_number_and_tokens():
     first = RawTrajectories(Jaccard(), k=2)
     chosen, control = taught(first), taught(Shuffled(RawTrajectories(Jaccard(), k=2)))
     assert len(shown(control, TASKS[1])) == 2
     assert set(shown(control, TASKS[1])).isdisjoint(shown(chosen, TASKS[1]))
     assert shown(control, TASKS[1]) == shown(taught(Shuffled(RawTrajectories(Jaccard(), k=2))), TASKS[1])
-
-
-def test_filler_keeps_number_and_tokens_of_the_items():
     chosen, control = taught(RawTrajectories(Jaccard(), k=2)), taught(Filler(RawTrajectories(Jaccard(), k=2)))
     pairs = zip(chosen.selection(TASKS[1]).items, control.selection(TASKS[1]).items, strict=True)
     for item, filler in pairs:

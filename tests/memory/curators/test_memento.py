@@ -13,13 +13,18 @@ WORDS = [f"w{number}" for number in range(30)]
 VERDICTS = (True, False, None)
 
 
-def test_each_loop_with_a_verdict_is_a_case():
+def test_each_loop_with_a_verdict_is_a_case_whose_middle_is_cut():
     memory = CuratedMemory(Memento(Jaccard()), ItemLimits())
     list(memory.learn(0, [loop("a", False, True), loop("b", False, False), loop("c", None)]))
     assert [(item.text, item.key, item.section, item.outcome, item.sources) for item in memory.memory.items] == [
         ("Question:\nabout a\nSolution:\nprogram_2 = 'a'", "about a", "Positive examples", True, ("a",)),
         ("Question:\nabout b\nSolution:\nprogram_1 = 'b'", "about b", "Negative examples", False, ("b",)),
     ]
+    memory = CuratedMemory(Memento(Jaccard(), max_chars=100), ItemLimits())
+    list(memory.learn(0, [loop("a", True, prompt="long " * 100)]))
+    (case,) = memory.memory.items
+    assert len(case.text) <= 100 + len("Question:\n\nSolution:\n")
+    assert case.key == "long " * 100
 
 
 def test_a_prompt_shows_the_eight_most_similar_of_thirty_loops():
@@ -37,14 +42,6 @@ def test_a_prompt_shows_the_eight_most_similar_of_thirty_loops():
     shown = [(item.section.split()[0], item.sources[0]) for item in items]
     assert [source for section, source in shown[:4] if section == "Positive"] == ["t/9", "t/12", "t/6", "t/15"]
     assert [source for section, source in shown[4:] if section == "Negative"] == ["t/10", "t/7", "t/13", "t/16"]
-
-
-def test_the_middle_of_long_cases_is_cut():
-    memory = CuratedMemory(Memento(Jaccard(), max_chars=100), ItemLimits())
-    list(memory.learn(0, [loop("a", True, prompt="long " * 100)]))
-    (case,) = memory.memory.items
-    assert len(case.text) <= 100 + len("Question:\n\nSolution:\n")
-    assert case.key == "long " * 100
 
 
 def test_a_body_keeps_its_indentation():

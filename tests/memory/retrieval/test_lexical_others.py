@@ -30,7 +30,7 @@ class Fixed:
         return self.hits[:k]
 
 
-def test_a_hybrid_adds_reciprocal_places_and_equal_sums_tie_whoever_gave_them():
+def test_a_hybrid_adds_reciprocal_places_down_to_its_depth_and_equal_sums_tie():
     hits = Hybrid([Fixed(4, 7), Fixed(7, 9)]).rank("q", 5)
     expected = {7: 1 / 62 + 1 / 61, 4: 1 / 61, 9: 1 / 62}
     assert [hit.number for hit in hits] == [7, 4, 9]
@@ -38,9 +38,6 @@ def test_a_hybrid_adds_reciprocal_places_and_equal_sums_tie_whoever_gave_them():
     hits = Hybrid([Fixed(1, 2, 3), Fixed(2, 3, 1), Fixed(3, 1, 2)]).rank("q", 5)
     assert [hit.number for hit in hits] == [3, 2, 1]
     assert len({hit.score for hit in hits}) == 1
-
-
-def test_ranks_below_the_depth_do_not_count_in_a_hybrid():
     deep = [Fixed(*range(10)), Fixed(*range(10))]
     assert {hit.number for hit in Hybrid(deep, depth=3).rank("q", 2)} == {0, 1}
     assert Hybrid([Fixed(5, 6), Fixed(6, 5)], depth=1).rank("q", 1)[0].number == 6

@@ -187,14 +187,11 @@ def test_a_note_names_the_study_and_marks_a_budget_that_did_not_match(run):
     assert "not matched" in note and "registered: words help (equal calls; other comparisons are exploratory)" in note
 
 
-def test_runs_of_several_studies_are_refused(tracker, run):
+def test_runs_of_several_studies_and_unfinished_ones_make_no_arm(tracker, run):
     first, second = run("first", seed=0), run("second", seed=1)
     folder = RunFolder.existing(second)
     folder.write_manifest(replace(folder.manifest, study="another"))
     with pytest.raises(ValueError, match="another, none, expected runs of one study"):
         tracker.track_arms([first, second])
-
-
-def test_a_run_that_is_not_finished_makes_no_arm(tracker, run):
     with pytest.raises(ValueError, match="finish it with the same command and resume="):
         tracker.track_arms([run(n_expected=5)])

@@ -77,20 +77,17 @@ def test_two_examples_and_six_to_ten_hidden_tests_are_distinct(tasks: list[Task]
         assert not repeated(task.hidden_tests, task.visible_tests, task.entry_point), task.task_id
 
 
-def test_the_docstring_shows_exactly_the_visible_tests(tasks: list[Task]) -> None:
-    for task in tasks:
-        examples = doctest.DocTestParser().get_examples(ast.get_docstring(parsed(task.prompt)) or "")
-        items = tuple(f"assert {example.source.strip()} == {example.want.strip()}" for example in examples)
-        assert items == task.visible_tests
-
-
-def test_a_prompt_is_a_typed_function_with_a_docstring(tasks: list[Task]) -> None:
+def test_a_prompt_is_a_typed_function_whose_docstring_shows_exactly_the_visible_tests(tasks: list[Task]) -> None:
     for task in tasks:
         function = parsed(task.prompt + "    pass\n")
         assert function.name == task.entry_point
         assert function.returns and all(argument.annotation for argument in function.args.args)
         assert ast.get_docstring(function)
         assert not re.search(r"\{k[]!}[]|\{\{", task.prompt + task.canonical_solution), task.task_id
+    for task in tasks:
+        examples = doctest.DocTestParser().get_examples(ast.get_docstring(parsed(task.prompt)) or "")
+        items = tuple(f"assert {example.source.strip()} == {example.want.strip()}" for example in examples)
+        assert items == task.visible_tests
 
 
 def test_draws_of_one_template_differ_in_name_and_constant(tasks: list[Task]) -> None:

@@ -34,16 +34,13 @@ def ids(tasks):
     return [task.loop_id for task in tasks]
 
 
-def test_null_keeps_the_order_and_a_number_shuffles_by_that_number_alone():
+def test_null_keeps_the_order_and_a_number_shuffles_by_it_alone_but_within_no_cluster():
     whole = benchmark()
     assert stream(whole) == whole
     orders = {order: tuple(ids(stream(whole, order=order))) for order in range(10)}
     assert len(set(orders.values())) == 10 and all(set(order) == set(ids(whole)) for order in orders.values())
     assert orders[3] == tuple(ids(stream(benchmark(), order=3)))
     assert stream(whole, order=3).digest == whole.digest
-
-
-def test_a_shuffle_keeps_the_order_within_a_cluster():
     whole = benchmark(12, per_cluster=4)
     for order in range(5):
         shuffled = stream(whole, order=order)

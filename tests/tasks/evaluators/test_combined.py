@@ -43,15 +43,12 @@ def test_the_reward_is_the_weighted_mean_of_the_parts(types, lint, reward):
     assert result.verification_type == "combined"
 
 
-def test_a_part_that_did_not_run_is_left_out_and_named():
+def test_parts_that_did_not_run_are_named_and_the_reward_is_that_of_the_others():
     result = weigh(WEIGHTS, suite(3, 5), unran("type_check"), tool("lint", 0))
     assert result.reward == pytest.approx((0.5 * 0.6 + 0.2) / 0.7)
     assert set(result.components) == {"tests", "lint"}
     assert result.issues == ("type_check did not run: gone",)
     assert all(check.kind != "type" for check in result.checks)
-
-
-def test_without_tests_the_reward_is_that_of_the_tools():
     result = weigh(WEIGHTS, NO_TESTS, tool("type", 0), tool("lint", 1))
     assert (result.passed, result.outcome) == (False, "no_tests")
     assert result.reward == pytest.approx(0.6)

@@ -222,15 +222,12 @@ def test_an_unknown_tool_is_refused_by_name():
         StaticCheck("pylint")
 
 
-def test_many_threads_may_ask_at_once_from_the_first_call_on():
+def test_many_threads_may_ask_at_once_and_never_share_a_cache(task, impostor):
     tools._environment.cache_clear()
     findings.cache_clear()
     programs = [f"x: int = {n}\n" for n in range(6)]
     with ThreadPoolExecutor(6) as pool:
         assert list(pool.map(findings, ["ty", "ruff", "mypy"] * 2, programs)) == [()] * 6
-
-
-def test_tools_that_run_at_once_never_share_a_cache(task, impostor):
     # Two that meet in one folder see each other's mark; one that is alone removes its own.
     impostor("mypy", 'mark=${5#--cache-dir=}.mark; mkdir "$mark" || exit 9; sleep 0.05; rmdir "$mark"')
     tools._environment.cache_clear()

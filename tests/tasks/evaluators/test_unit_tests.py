@@ -4,12 +4,16 @@ from reflexion_lab.records import Check, Trajectory
 from reflexion_lab.tasks.evaluators.unit_tests import UnitTests, feedback, run_tests
 
 
-def test_without_tests_or_program_nothing_passes(sandbox, task):
+def test_the_evaluator_runs_visible_tests_alone_and_without_tests_or_program_nothing_passes(sandbox, task):
     evaluation = run_tests(sandbox, task, "def double(x):\n    return 2 * x\n", ())
     assert (evaluation.passed, evaluation.outcome, evaluation.reward) == (False, "no_tests", 0.0)
     evaluation = UnitTests(sandbox).evaluate(task, Trajectory(solution="  ", strategy="x"))
     assert (evaluation.outcome, evaluation.reward) == ("extraction_failed", 0.0)
     assert len(evaluation.checks) == len(task.visible_tests)
+    hidden_fails = Trajectory(solution="def double(x):\n    return 4\n", strategy="x")
+    evaluation = UnitTests(sandbox).evaluate(task, hidden_fails)
+    assert evaluation.passed
+    assert [check.name for check in evaluation.checks] == list(task.visible_tests)
 
 
 def test_reward_is_the_share_of_passed_checks(sandbox, task):
@@ -20,13 +24,6 @@ def test_reward_is_the_share_of_passed_checks(sandbox, task):
     assert (evaluation.passed, evaluation.outcome, round(evaluation.reward, 3)) == (False, "fail", 0.667)
     assert "2 of 3 tests passed" in evaluation.feedback
     assert "expected 1, got 2" in evaluation.feedback
-
-
-def test_the_evaluator_runs_visible_tests_alone(sandbox, task):
-    hidden_fails = Trajectory(solution="def double(x):\n    return 4\n", strategy="x")
-    evaluation = UnitTests(sandbox).evaluate(task, hidden_fails)
-    assert evaluation.passed
-    assert [check.name for check in evaluation.checks] == list(task.visible_tests)
 
 
 def test_feedback_is_bounded_counts_what_it_leaves_out_and_names_the_line():
