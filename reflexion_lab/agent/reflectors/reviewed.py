@@ -16,6 +16,7 @@ from reflexion_lab.errors import ConfigError
 from reflexion_lab.limits import validated
 from reflexion_lab.protocols import Reflector
 from reflexion_lab.records import Attempt, Check, Episode, Reflection, Task
+from reflexion_lab.tasks.evaluators.answers import NAME
 from reflexion_lab.text.replies.tokens import STOP_WORDS, tokens
 
 ReviewPolicy = Literal["flag", "retry", "reject"]
@@ -63,7 +64,8 @@ class Reviewed:
 
     def _flagged(self, task: Task, attempt: Attempt, episodes: Sequence[Episode]) -> Reflection | None:
         reflection = self.first.reflect(task, attempt, episodes)
-        return reflection and replace(reflection, flags=(*reflection.flags, *flags(reflection, attempt, episodes)))
+        own = flags(reflection, attempt, episodes, task.kind) if reflection else ()
+        return reflection and replace(reflection, flags=(*reflection.flags, *own))
 
     def _faults(self, reflection: Reflection) -> tuple[str, ...]:
         return tuple(name for name in reflection.flags if name in self.severe)
@@ -97,6 +99,8 @@ FLAGS = {
     "holds_code": "It holds code that is not the program's own.",
 }
 """Meaning of each flag."""
+OF_PROGRAMS = ("no_action", "no_credit", "holds_code")
+"""Flags that say nothing about words on an answer or on actions."""
 
 SHORT, SURE, UNSURE, ALIKE = 100, 0.8, 0.5, 0.9
 SPECIFIC = 3
@@ -122,10 +126,13 @@ _CODE_LINE = re.compile(
 )
 
 
-def flags(reflection: Reflection, attempt: Attempt, earlier: Sequence[Episode]) -> tuple[str, ...]:
+def flags(
+    reflection: Reflection, attempt: Attempt, earlier: Sequence[Episode], kind: str = "function"
+) -> tuple[str, ...]:
     """The flags of a reflection on `attempt`, in the order of `FLAGS`.
 
-    `earlier`: episodes of the same task. Flags about failing checks are set only if a check failed.
+    `earlier`: episodes of the same task. `kind`: that of the task. Flags about failing checks are set only if a check
+    failed.
     """
     texts = _texts(reflection)
     text = " ".join(" ".join(texts)[:READ].split())
@@ -149,7 +156,8 @@ def flags(reflection: Reflection, attempt: Attempt, earlier: Sequence[Episode]) 
         "leaks_value": any(_leaks(written, check) for check in failures),
         "holds_code": _holds_code(texts, attempt.trajectory.solution),
     }
-    return tuple(name for name in FLAGS if is_flagged[name])
+    other = OF_PROGRAMS if kind in ("answer", "actions") else ()
+    return tuple(name for name in FLAGS if is_flagged[name] and name not in other)
 
 
 def _texts(reflection: Reflection) -> tuple[str, ...]:
@@ -175,6 +183,7 @@ def _cites(written: str, check: Check) -> bool:
         return True
     named = _canonical(check.name).removeprefix("assert ")
     values = {_canonical(check.expected), _canonical(check.actual), *_LITERAL.findall(named)}
+    values |= {value.strip("'") for value in _LITERAL.findall(check.message)} if check.name == NAME else set()
     call = re.match(r"[^=<>!]*\)", named)
     return any(_quotes(written, value) for value in values) or bool(call and call[0] in written)
 

@@ -9,6 +9,7 @@ from reflexion_lab.agent.reflectors.evidence import CLASSES, classify_evaluation
 from reflexion_lab.limits import Positive, validated
 from reflexion_lab.protocols import SharedMemory
 from reflexion_lab.records import Attempt, Episode, Reflection, Task
+from reflexion_lab.text.shorten import number_of
 
 NOT_ENOUGH = 0.9
 """Factor of a class's confidence after earlier reflections on the task."""
@@ -36,7 +37,7 @@ class Rules:
         # A rejected reflection, which the actor never read, has no fix.
         fixes = [reflection.what_to_change for reflection in own if reflection.what_to_change]
         if attempt.evaluation.passed:
-            return _on_success(attempt, fixes)
+            return _on_success(task, attempt, fixes)
         category, check = classify_evaluation(attempt.evaluation)
         failure, words = CLASSES[category], partial(in_words_of, task)
         evidence = words(describe(attempt, check))
@@ -65,10 +66,11 @@ class Rules:
         )
 
 
-def _on_success(attempt: Attempt, fixes: Sequence[str]) -> Reflection:
+def _on_success(task: Task, attempt: Attempt, fixes: Sequence[str]) -> Reflection:
     """A reflection on a pass, which rules cannot explain: its confidence is that of `unknown`."""
     passed = sum(check.outcome == "pass" for check in attempt.evaluation.checks)
-    worked = f"My program passed its {passed} check{'s' if passed != 1 else ''} at attempt {attempt.number}."
+    work = {"answer": "answer passed its", "actions": "actions passed their"}.get(task.kind, "program passed its")
+    worked = f"My {work} {number_of(passed, 'check')} at attempt {attempt.number}."
     if fixes:
         worked = f'{worked} Before it I had set out to do this: "{fixes[-1][:200]}"'
     confidence = CLASSES["unknown"].confidence

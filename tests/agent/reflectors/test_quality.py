@@ -147,3 +147,15 @@ def test_time_and_memory_outcomes_are_cited_in_words(outcome: str, words: str) -
     assert "misses_check" not in wrong(words, checks=(late,))
     assert "misses_check" in wrong("It is wrong.", checks=(late,))
     assert "misses_check" not in wrong("It is wrong.", checks=())
+
+
+def test_words_on_an_answer_or_on_actions_are_not_reviewed_as_words_on_a_program():
+    words = reflection(
+        root_cause="I took the mill for the bridge, and wrote 17.", what_to_change="I go to ```Oslo``` first."
+    )
+    attempt = attempt_with(Check(name="the answer", outcome="fail", message="the answer '17' is wrong"))
+    of_program, of_answer = (set(flags(words, attempt, [], kind)) for kind in ("function", "answer"))
+    assert of_program - of_answer == {"no_action", "holds_code"}
+    assert "misses_check" not in of_answer
+    other = reflection(root_cause="I took the mill for the bridge.", what_to_change="I go to Oslo first.")
+    assert "misses_check" in flags(other, attempt, [], "answer")
