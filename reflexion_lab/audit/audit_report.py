@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from rich.console import Console
 
 from reflexion_lab.analysis.report.cells import interval, listed
 from reflexion_lab.analysis.report.sheets import Sheet, as_table
@@ -17,9 +19,6 @@ from reflexion_lab.audit.verdicts import Verdict
 from reflexion_lab.io.terminal_text import plain, visible
 from reflexion_lab.records import Record
 from reflexion_lab.text import shorten
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 NAMED = 5
 """Maximum number of ids in a finding."""

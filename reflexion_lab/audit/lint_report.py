@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec.structs import asdict
+from rich.console import Console
 
 from reflexion_lab.analysis.report.cells import interval, line, listed, table
 from reflexion_lab.analysis.stats.intervals import Rate
 from reflexion_lab.audit.lint_dataset import CHECKS, Finding, Linted
 from reflexion_lab.tasks.benchmarks.similar import SIMILAR
 from reflexion_lab.text.shorten import number_of
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 FIRST = 10
 """Maximum number of printed findings per check."""

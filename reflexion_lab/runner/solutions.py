@@ -6,15 +6,18 @@ import contextlib
 from collections.abc import Iterable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from reflexion_lab.errors import FolderError
 from reflexion_lab.protocols import Environment
 from reflexion_lab.records import Manifest, Task
+from reflexion_lab.runner.config.build import build, converted
+from reflexion_lab.runner.config.parts import load_benchmark
+from reflexion_lab.runner.config.record import BenchmarkConfig
 from reflexion_lab.runner.folder.folder import RunFolder
-
-if TYPE_CHECKING:
-    from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
+from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
+from reflexion_lab.tasks.sandbox.cached import CachedSandbox
+from reflexion_lab.tasks.sandbox.sandbox import Sandbox
 
 OURS = "reflexion_lab.tasks.benchmarks."
 ENVIRONMENTS = "reflexion_lab.tasks.environments."
@@ -53,10 +56,6 @@ def benchmark_of(path: Path, manifest: Manifest) -> Benchmark:
 
     Raises FolderError: it names another target; OSError, ValueError, ImportError: it cannot be loaded.
     """
-    from reflexion_lab.runner.config.parts import load_benchmark
-    from reflexion_lab.tasks.sandbox.cached import CachedSandbox
-    from reflexion_lab.tasks.sandbox.sandbox import Sandbox
-
     node: Any = manifest.config.get("benchmark")
     load = node.get("load") if isinstance(node, dict) else None
     if not isinstance(load, dict) or not _harmless(load, OURS):
@@ -70,8 +69,6 @@ def benchmark_of(path: Path, manifest: Manifest) -> Benchmark:
 
 def environment_of(manifest: Manifest) -> Environment | None:
     """The environment of a run, if it is one of this package; None without one."""
-    from reflexion_lab.runner.config.build import build
-
     node: Any = manifest.config.get("environment")
     is_ours = isinstance(node, dict) and _harmless(node, ENVIRONMENTS)
     return cast("Environment", build(node, "environment")) if is_ours else None
@@ -97,9 +94,6 @@ def _is_plain(value: Any) -> bool:
 
 def _attributes(node: dict[str, Any], seed: int) -> Any:
     """The part of a config that `load_benchmark` reads."""
-    from reflexion_lab.runner.config.build import converted
-    from reflexion_lab.runner.config.record import BenchmarkConfig
-
     chosen = {name: node[name] for name in ("name", "load", "fields", *SELECTION) if node.get(name) is not None}
     benchmark = converted("benchmark", chosen, BenchmarkConfig)
     return SimpleNamespace(benchmark=benchmark, seed=seed, whole={"sandbox": {}})  # {}: the limits by default

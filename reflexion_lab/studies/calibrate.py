@@ -13,11 +13,13 @@ from pathlib import Path
 
 import msgspec
 
+from reflexion_lab.agent.reflectors.quoted import solved
 from reflexion_lab.analysis import metrics
 from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.comparison import compare
 from reflexion_lab.analysis.comparison.lines import EQUAL_ATTEMPTS, Difference
 from reflexion_lab.analysis.report.cells import estimate, interval, number
+from reflexion_lab.analysis.report.documents import page
 from reflexion_lab.analysis.report.screen import WIDTH, folded
 from reflexion_lab.analysis.report.sheets import Document, Sheet
 from reflexion_lab.analysis.run_list import model_names
@@ -33,6 +35,7 @@ from reflexion_lab.runner.config.grid import Cell
 from reflexion_lab.runner.config.parts import load_benchmark
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.runner.folder.manifest import flat
+from reflexion_lab.studies.sweeps.running import run_all
 from reflexion_lab.studies.sweeps.sweep import Sweep, problems
 
 ATTEMPTS = 2
@@ -119,8 +122,6 @@ def plan(overrides: Sequence[str], tasks: int = 40) -> tuple[Sweep, int]:
 
     Raises ConfigError: an override is of `OWN`, or a config is refused.
     """
-    from reflexion_lab.agent.reflectors.quoted import solved
-
     for word in overrides:
         if word.partition("=")[0].lstrip("+~") in OWN:
             raise ConfigError(word.partition("=")[0], word, "none: calibrate sets it", "leave it out")
@@ -138,9 +139,6 @@ def plan(overrides: Sequence[str], tasks: int = 40) -> tuple[Sweep, int]:
 
 def calibrate(sweep: Sweep, quiet: bool = False) -> Calibration:
     """Carry out the sweep of a `plan`; writes `calibration.html` and `.json` there. Raises LabError: a cell failed."""
-    from reflexion_lab.analysis.report.documents import page
-    from reflexion_lab.studies.sweeps.running import run_all
-
     run_all(sweep, (), quiet)
     if sweep.is_open:
         raise LabError(f"calibrate: {'; '.join(problems(sweep)) or 'a cell has not ended'}: the same command goes on")

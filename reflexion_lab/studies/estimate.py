@@ -18,24 +18,38 @@ from contextlib import ExitStack, closing
 from contextvars import ContextVar
 from functools import cache
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import msgspec
 
 from reflexion_lab.agent.models.cache import CachedModel, call_key
 from reflexion_lab.agent.models.prices import Price
 from reflexion_lab.agent.models.wrapped import WrappedModel
+from reflexion_lab.analysis.report.sheets import Sheet, paragraphs
 from reflexion_lab.errors import ConfigError
+from reflexion_lab.memory.archive import Archive, Rounds
 from reflexion_lab.records import Attempt, Completion, Message, Record, Sampling, Task, Usage
+from reflexion_lab.runner.config.assemble import loop_factory, resolved
+from reflexion_lab.runner.config.build import Config, plain, takes
+from reflexion_lab.runner.config.check import check
+from reflexion_lab.runner.config.compose import compose
+from reflexion_lab.runner.config.initial_items import initial_items
+from reflexion_lab.runner.config.kinds import check_kinds
+from reflexion_lab.runner.config.parts import (
+    ROLES,
+    Models,
+    load_archive,
+    load_benchmark,
+    load_models,
+    load_sandbox,
+    suite_writer_factory,
+    timed_tasks,
+    with_defaults,
+)
+from reflexion_lab.runner.config.record import RunConfig
+from reflexion_lab.runner.runner import teach
+from reflexion_lab.tasks.sandbox.cached import CachedSandbox
 from reflexion_lab.text.shorten import estimated, number_of
-
-if TYPE_CHECKING:
-    from reflexion_lab.analysis.report.sheets import Sheet
-    from reflexion_lab.memory.archive import Archive
-    from reflexion_lab.runner.config.build import Config
-    from reflexion_lab.runner.config.parts import Models
-    from reflexion_lab.runner.config.record import RunConfig
-    from reflexion_lab.tasks.sandbox.cached import CachedSandbox
 
 
 def estimate(configs: Sequence[RunConfig | Config], tasks: int = 3) -> Estimate:
@@ -44,10 +58,6 @@ def estimate(configs: Sequence[RunConfig | Config], tasks: int = 3) -> Estimate:
     Raises ConfigError: the call cache is off, or a config is refused; CapReached: the probe itself met a cap; its
     replies stay in the cache.
     """
-    from reflexion_lab.runner.config.check import check
-    from reflexion_lab.runner.config.parts import load_sandbox
-    from reflexion_lab.runner.config.record import RunConfig
-
     cells = [RunConfig.of(cfg) for cfg in configs]
     for cfg in cells:
         check(cfg)  # before a call is paid for a run that would be refused
@@ -107,13 +117,6 @@ def _probe(cfg: RunConfig, n: int, scope: str, sandbox: CachedSandbox) -> Probe:
     """Run the loops of `n` tasks, the same ones for all cells of a seed; where tasks learn from each other, of the
     first round; with a curator, the first rounds. `scope`: where its spending counts towards the caps.
     """
-    from reflexion_lab.memory.archive import Rounds
-    from reflexion_lab.runner.config.assemble import resolved
-    from reflexion_lab.runner.config.build import takes
-    from reflexion_lab.runner.config.initial_items import initial_items
-    from reflexion_lab.runner.config.kinds import check_kinds
-    from reflexion_lab.runner.config.parts import load_archive, load_benchmark, load_models, timed_tasks
-
     cfg = without_traces(resolved(cfg))  # ids of items, which prompts may show, as in the run
     check_kinds(cfg, benchmark := load_benchmark(cfg, sandbox))
     size = cfg.memory.shared.round_size
@@ -165,10 +168,6 @@ def _probe(cfg: RunConfig, n: int, scope: str, sandbox: CachedSandbox) -> Probe:
 
 def _trace(cfg: RunConfig, models: Models, sandbox: CachedSandbox, archive: Archive | None, task: Task) -> Trace:
     """One task's loop, from the tests that a model writes for it to its last attempt."""
-    from reflexion_lab.runner.config.assemble import loop_factory
-    from reflexion_lab.runner.config.parts import ROLES, suite_writer_factory
-    from reflexion_lab.runner.runner import teach
-
     TRACE.set(trace := Trace([], []))
     by_role = {role: cast(CachedModel, Recording(models.of(role), role, trace)) for role in ROLES}
     models = models._replace(by_role=by_role)
@@ -343,15 +342,11 @@ class Estimate(Record, frozen=True, kw_only=True):
         return "\n".join((repr(sheet(self)), *lines(self)))
 
     def _repr_html_(self) -> str:
-        from reflexion_lab.analysis.report.sheets import paragraphs
-
         return sheet(self)._repr_html_() + paragraphs(lines(self))
 
 
 def sheet(estimate: Estimate) -> Sheet:
     """Calls, tokens and cost: of first attempts and retries, of each role, of all, and of what is left to pay."""
-    from reflexion_lab.analysis.report.sheets import Sheet
-
     cells, unpriced = f"{number_of(estimate.cells, 'cell')}, " if estimate.cells > 1 else "", estimate.unknown
     least = "≥ " * bool(estimate.uncounted)
     parts = {"first attempts": estimate.first_attempts, "retries": estimate.retries, **estimate.roles}
@@ -478,15 +473,10 @@ class Recording(WrappedModel):
 
 def without_traces(cfg: RunConfig) -> RunConfig:
     """A copy of the config without a store and reflection files; it reflects on the last attempt as with them."""
-    from reflexion_lab.runner.config.parts import with_defaults
-
     return with_defaults(cfg).having({"store": _no_store(), "memory.reflection_files": None})
 
 
 @cache
 def _no_store() -> Any:
     """Composed once: it takes Hydra a tenth of a second, and a sweep has a hundred cells."""
-    from reflexion_lab.runner.config.build import plain
-    from reflexion_lab.runner.config.compose import compose
-
     return plain(compose("store=none").store)

@@ -9,25 +9,26 @@ import time
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
+
+from rich.console import Console
 
 from reflexion_lab.analysis import shards
+from reflexion_lab.analysis.report import cells
 from reflexion_lab.analysis.stats.intervals import Rate
 from reflexion_lab.analysis.stats.power import POWER, Design, detected, equivalent, too_few
 from reflexion_lab.analysis.summary import summary
 from reflexion_lab.errors import ConfigError, DataError, Unanswered
 from reflexion_lab.io.secrets import without_secrets
 from reflexion_lab.records import Manifest, Usage
+from reflexion_lab.runner.config.assemble import manifest_of
+from reflexion_lab.runner.config.compose import compose
+from reflexion_lab.runner.config.grid import Cell, lines
 from reflexion_lab.runner.folder import registration
 from reflexion_lab.runner.folder.folder import folders, readable
 from reflexion_lab.runner.folder.manifest import named
 from reflexion_lab.runner.folder.registration import Registration
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from reflexion_lab.runner.config.grid import Cell
-    from reflexion_lab.studies.sweeps.sweep import Sweep
+from reflexion_lab.studies.sweeps.sweep import Sweep
 
 STAMP = ".tsr"
 """Suffix of a time stamp (RFC 3161) beside the study's file."""
@@ -140,9 +141,6 @@ def sweep_of(path: Path, overrides: Sequence[str] = ()) -> Sweep:
 
     Raises DataError: the study is not registered.
     """
-    from reflexion_lab.runner.config.grid import lines
-    from reflexion_lab.studies.sweeps.sweep import Sweep
-
     study = registration.read(path)
     if not study.registered:
         raise DataError(f"study: {path}", "no registered configs", "a registered study", "reflexion-lab study register")
@@ -157,9 +155,6 @@ def cells_of(study: Registration, overrides: Sequence[str] = ()) -> list[Cell]:
 
 
 def _cells(study: Registration, arm: str, *more: str) -> Iterator[tuple[int, Cell]]:
-    from reflexion_lab.runner.config.compose import compose
-    from reflexion_lab.runner.config.grid import Cell
-
     words = [*shlex.split(study.shared), *shlex.split(study.arms[arm]), *more]
     if seeds := [word for word in words if word.startswith("seed=")]:
         raise DataError(f"arms.{arm}", seeds[0], "no seed: the field `seeds` has them")
@@ -170,8 +165,6 @@ def _cells(study: Registration, arm: str, *more: str) -> Iterator[tuple[int, Cel
 
 def _manifest(study: Registration, arm: str, seed: int, cell: Cell) -> Manifest:
     """The manifest that a run of this cell would have."""
-    from reflexion_lab.runner.config.assemble import manifest_of
-
     try:
         manifest = manifest_of(cell.cfg)
     except Unanswered as problem:
@@ -231,8 +224,6 @@ def _git(path: Path, *words: str) -> str:
 
 def _power_lines(state: Status) -> Iterator[tuple[str, bool]]:
     """How often the design shows its effect, and equivalence; and whether that is too seldom."""
-    from reflexion_lab.analysis.report import cells
-
     if inside := within_margin(state.study):
         text = f"margin: {cells.rate(inside, 'simulated studies')} show a true difference of 0 to lie within it"
         yield text, inside.share < POWER
@@ -244,8 +235,6 @@ def _power_lines(state: Status) -> Iterator[tuple[str, bool]]:
 
 def show(state: Status, console: Console) -> None:
     """Print the study, its runs and what is missing."""
-    from reflexion_lab.analysis.report import cells
-
     study = state.study
     exploratory = [run for run in state.runs if run.deviations]
     registered_runs = [run for run in state.runs if not run.deviations]

@@ -9,11 +9,15 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from reflexion_lab.agent.models.caps import Meter
+from reflexion_lab.analysis.report.screen import run_screen
+from reflexion_lab.analysis.run_log import Log
+from reflexion_lab.analysis.stats.power import minimum
+from reflexion_lab.analysis.summary import Summary, summary
 from reflexion_lab.errors import CapReached, FolderError, LabError, ModelNotFound
 from reflexion_lab.io.terminal import columns, in_notebook
 from reflexion_lab.protocols import Tracker
@@ -24,11 +28,6 @@ from reflexion_lab.runner.config.messages import one_line
 from reflexion_lab.runner.config.record import RunConfig
 from reflexion_lab.runner.folder.folder import FolderLost, RunFolder
 from reflexion_lab.text.shorten import number_of
-
-if TYPE_CHECKING:
-    from reflexion_lab.analysis.run_log import Log
-    from reflexion_lab.analysis.summary import Summary
-
 
 DISCORDANCE, AGREEMENT = 0.2, 0.5
 """Assumed share of cases that only one of two arms solves, and correlation of the cases of a task or cluster: nothing
@@ -45,8 +44,6 @@ def carry_out(cfg: Config, is_printed: bool = True) -> Summary:
 
 def outlook(cfg: RunConfig, meter: Meter, tasks: Iterable[Task], seeds: int = 1, arms: int = 2) -> Iterator[str]:
     """The difference that the design detects, and the attempts that its caps buy at the mean of the arm's last run."""
-    from reflexion_lab.analysis.stats.power import minimum
-
     clusters = {task.task_id: task.cluster_id for task in tasks}
     n, distinct = len(clusters) * seeds, len(set(clusters.values()))
     effective = round(n / (1 + (n / distinct - 1) * AGREEMENT))
@@ -110,15 +107,10 @@ def _is_unanswered(lab: Lab, problem: BaseException) -> bool:
 
 def present(lab: Lab, is_printed: bool = False) -> Summary:
     """Summary and MLflow, from the folder. Figures are drawn by the tracker, `report` and notebooks."""
-    from reflexion_lab.analysis.run_log import Log
-    from reflexion_lab.analysis.summary import summary
-
     log = Log.read(lab.folder, texts=False)
     run_summary = summary(log)
     lab.folder.write_json("summary.json", {**msgspec.to_builtins(run_summary), "ended_at": _ended_at(lab.folder)})
     if is_printed:
-        from reflexion_lab.analysis.report.screen import run_screen
-
         calls = f"model calls: {lab.models.paid} made, {lab.models.stored} from the cache"
         print("\n".join(run_screen(lab.folder, log, columns(), [calls])))
     link = track(lab, log)

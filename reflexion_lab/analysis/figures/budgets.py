@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.comparison.budgets import Spot, accuracy_by_spending, is_known
 from reflexion_lab.analysis.figures import style as styles
 from reflexion_lab.analysis.figures.drawing import FEW, Drawing, facts, figure, share_methods
-from reflexion_lab.analysis.figures.style import INK, Style, frame, look
+from reflexion_lab.analysis.figures.style import INK, Axes, Style, frame, look
 from reflexion_lab.analysis.stats.matching import hull
 from reflexion_lab.io.arrays import np
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 COLUMNS = ("unit", "arm", "feedback_source", "attempt", "mean_a_case", "share", "low", "high", "on_hull")
 LABELS = {

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.figures.drawing import FEW, Drawing, facts, figure
-from reflexion_lab.analysis.figures.style import COLOURS, FAINT, INK, SMALL, Style, bars, frame
+from reflexion_lab.analysis.figures.style import COLOURS, FAINT, INK, SMALL, Axes, Style, bars, frame
 from reflexion_lab.analysis.learning.calibration import Calibration, Forecast, calibration
 from reflexion_lab.analysis.learning.reflections import forecasts
 from reflexion_lab.analysis.report import cells
 from reflexion_lab.analysis.stats.intervals import methods
 from reflexion_lab.errors import ConfigError
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 BARS, FLOOR = 0.2, -0.32
 """Bars of n in a reliability diagram: height of the highest, and their base line below the shares."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -12,11 +12,8 @@ from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.figures import style as styles
 from reflexion_lab.analysis.figures.drawing import CROWDED, FEW, Drawing, facts, figure, share_methods
 from reflexion_lab.analysis.figures.heat_map import config, key_name, swept
-from reflexion_lab.analysis.figures.style import UPPER_BOUND, Style, frame, look
+from reflexion_lab.analysis.figures.style import UPPER_BOUND, Axes, Style, frame, look
 from reflexion_lab.analysis.stats.estimators import Point
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 MOST_BANDS = 2
 """Maximum number of curves with bands; those of more would hide each other, and are bars side by side."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.comparison import Comparison
@@ -12,11 +11,8 @@ from reflexion_lab.analysis.comparison.lines import EQUAL_ATTEMPTS, Difference, 
 from reflexion_lab.analysis.comparison.row import Row
 from reflexion_lab.analysis.figures import style as styles
 from reflexion_lab.analysis.figures.drawing import CROWDED, Drawing, facts, figure
-from reflexion_lab.analysis.figures.style import INK, UPPER_BOUND, Style, frame
+from reflexion_lab.analysis.figures.style import INK, UPPER_BOUND, Axes, Style, frame
 from reflexion_lab.analysis.report import cells
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 COLUMNS = ("arm", "budget", "n", "tasks", "clusters", "seeds", "difference", "low", "high", "won", "lost", "p",
            "p_tasks", "p_holm", "minimum", "detected")  # fmt: skip

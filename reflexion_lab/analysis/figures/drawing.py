@@ -15,12 +15,11 @@ from reflexion_lab.analysis import figures
 from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.comparison import Comparison
 from reflexion_lab.analysis.comparison.grouping import shared_words, short_names
-from reflexion_lab.analysis.figures.style import INK, SMALL, UPPER_BOUND, Style
+from reflexion_lab.analysis.figures.style import INK, SMALL, UPPER_BOUND, Axes, Style
 from reflexion_lab.io.terminal_text import plain
 from reflexion_lab.text.shorten import bounded, number_of
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
 Kind = Literal["png", "svg", "pdf"]

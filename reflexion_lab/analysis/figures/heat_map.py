@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.comparison.grouping import SYMBOLS, names_of
 from reflexion_lab.analysis.figures.drawing import Drawing, facts, figure, share_methods
-from reflexion_lab.analysis.figures.style import INK, UPPER_BOUND, share_limits, watermark
+from reflexion_lab.analysis.figures.style import INK, UPPER_BOUND, Axes, share_limits, watermark
 from reflexion_lab.analysis.report import cells
 from reflexion_lab.analysis.stats.intervals import Rate
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.io.arrays import np
 from reflexion_lab.runner.folder.manifest import is_seeded, settings
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 Value = float | str
 """Value of a config key; words such as `all` come after the numbers."""

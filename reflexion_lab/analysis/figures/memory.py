@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.figures.drawing import FEW, Drawing, facts, figure
-from reflexion_lab.analysis.figures.style import bars, frame, look, mark_bounds, named, share_axis
+from reflexion_lab.analysis.figures.style import Axes, bars, frame, look, mark_bounds, named, share_axis
 from reflexion_lab.analysis.learning.checkpoints import stream_of
 from reflexion_lab.analysis.learning.curation import has_curator
 from reflexion_lab.analysis.learning.memory import Window, counted, prequential
 from reflexion_lab.io.arrays import np
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 COLUMNS = ("arm", "feedback_source", "tasks_from", "tasks_to", "n", "solved", "low", "high", "so_far", "so_far_low",
            "so_far_high")  # fmt: skip

@@ -5,16 +5,12 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from reflexion_lab.analysis.arms import Arm, Case
 from reflexion_lab.analysis.figures.drawing import FEW, Drawing, facts, figure
-from reflexion_lab.analysis.figures.style import INK, Style, watermark
+from reflexion_lab.analysis.figures.style import INK, Axes, Style, watermark
 from reflexion_lab.io.arrays import np
 from reflexion_lab.records import WITHHELD
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 KINDS = {
     "pass": "#CFE6F3",

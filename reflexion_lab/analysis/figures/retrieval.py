@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.figures.drawing import FEW, Drawing, facts, figure
-from reflexion_lab.analysis.figures.style import SMALL, bars, frame, look, mark_bounds, named, share_axis
+from reflexion_lab.analysis.figures.style import SMALL, Axes, bars, frame, look, mark_bounds, named, share_axis
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats import bootstrap
 from reflexion_lab.analysis.stats.intervals import Rate, methods
 from reflexion_lab.records import Attempt
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 MOST = 5
 """Items from which attempts are drawn together."""

@@ -7,10 +7,12 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+    from matplotlib.axes import Axes as Axes  # noqa: PLC0414  # the other figures import it from here
     from matplotlib.axis import Axis
 
     from reflexion_lab.analysis.arms import Arm
+else:
+    Axes = Any  # for annotations: matplotlib takes long to load
 
 Style = dict[str, Any]
 """Keyword arguments of a plotting function."""

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.figures.drawing import FEW, Drawing, facts, figure
-from reflexion_lab.analysis.figures.style import COLOURS, SMALL, Style, frame, per_cent, watermark
+from reflexion_lab.analysis.figures.style import COLOURS, SMALL, Axes, Style, frame, per_cent, watermark
 from reflexion_lab.analysis.learning.transitions import Moves, Transitions, transitions
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 KINDS: dict[str, tuple[str, Style]] = {
     "cc": ("stays right", {"facecolor": COLOURS[5]}),

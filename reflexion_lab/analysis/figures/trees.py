@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING
 
 from msgspec.structs import astuple
 
@@ -11,12 +10,9 @@ from reflexion_lab.analysis.arms import Arm
 from reflexion_lab.analysis.figures import style as styles
 from reflexion_lab.analysis.figures.budgets import LABELS
 from reflexion_lab.analysis.figures.drawing import Drawing, facts
-from reflexion_lab.analysis.figures.style import BANDS, INK, Style, frame, look, weighed
+from reflexion_lab.analysis.figures.style import BANDS, INK, Axes, Style, frame, look, weighed
 from reflexion_lab.analysis.learning.repair import Repair
 from reflexion_lab.text.shorten import number_of
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 
 def drawing(answer: Repair, arm: Arm) -> Drawing:

@@ -14,14 +14,18 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from types import NoneType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from reflexion_lab.agent.models.cache import CachedModel
+from reflexion_lab.agent.reflectors.reviewed import Reviewed
 from reflexion_lab.errors import ConfigError, FolderError
 from reflexion_lab.loop.deadline import Budgeted
+from reflexion_lab.loop.reflexion import Reflexion
+from reflexion_lab.loop.stop import Stuck
 from reflexion_lab.memory.archive import Archive, Rounds, is_begun_with, run_ids_in
 from reflexion_lab.memory.episodic import EpisodicMemory, NoSharedMemory
 from reflexion_lab.memory.reflection_files import ReflectionFiles
@@ -85,16 +89,14 @@ from reflexion_lab.runner.folder.manifest import (
     value_at,
 )
 from reflexion_lab.runner.objects import method_of
+from reflexion_lab.runner.pool import pool_digests, pool_runs
+from reflexion_lab.runner.runner import Runner
 from reflexion_lab.runner.sources import changed_since
 from reflexion_lab.storage.call_store import Spending
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
 from reflexion_lab.tasks.benchmarks.stream import overlap
-
-if TYPE_CHECKING:
-    from reflexion_lab.agent.models.cache import CachedModel
-    from reflexion_lab.loop.reflexion import Reflexion
-    from reflexion_lab.runner.runner import Runner
-    from reflexion_lab.tasks.sandbox.cached import CachedSandbox
+from reflexion_lab.tasks.evaluators.judge import HiddenTests
+from reflexion_lab.tasks.sandbox.cached import VERSION, CachedSandbox
 
 
 class Lab(NamedTuple):
@@ -151,9 +153,6 @@ def resolved(cfg: RunConfig) -> RunConfig:
 
 
 def _assembled(cfg: RunConfig, held: contextlib.ExitStack) -> Lab:
-    from reflexion_lab.runner.runner import Runner
-    from reflexion_lab.tasks.evaluators.judge import HiddenTests
-
     sandbox = load_sandbox(cfg)
     held.callback(sandbox.close)
     sandbox.open(is_new=False)  # report a damaged cache before anything runs
@@ -164,8 +163,6 @@ def _assembled(cfg: RunConfig, held: contextlib.ExitStack) -> Lab:
     held.callback(models.close)
     manifest = run_manifest(cfg, benchmark, models, sandbox.layers, _provenance(cfg))
     if draws_from_runs(cfg):
-        from reflexion_lab.runner.pool import pool_runs
-
         runs = pool_runs(cfg.reflector["pool"], cfg.seed, manifest, manifest.provenance.pool)
         cfg = replace(cfg, reflector={**cfg.reflector, "pool": list(map(str, runs))})
     if archive := load_archive(cfg, models):
@@ -303,10 +300,6 @@ def loop_factory(
 
     `archive`: memory shared by all tasks; by default none. The factory takes the prefix of the ids of stored episodes.
     """
-    from reflexion_lab.agent.reflectors.reviewed import Reviewed
-    from reflexion_lab.loop.reflexion import Reflexion
-    from reflexion_lab.loop.stop import Stuck
-
     nodes = {name: fixed(getattr(cfg, name), name) for name in ("actor", "evaluator", "critic", "reviser", "reflector")}
     recall, prompts = build(cfg.recall, "recall"), build(cfg.prompts, "prompts")
     files = ReflectionFiles(cfg.memory.reflection_files) if cfg.memory.reflection_files else None
@@ -357,7 +350,6 @@ def loop_factory(
 
 
 def _provenance(cfg: RunConfig) -> Provenance:
-    from reflexion_lab.tasks.sandbox.cached import VERSION
     from reflexion_lab.tasks.sandbox.sandbox import slowness
 
     overrides, launcher = job_overrides()
@@ -430,8 +422,6 @@ def manifest_of(composed: RunConfig | Config, is_asked: bool = True) -> Manifest
 
 def _belong(cfg: RunConfig, manifest: Manifest, pool: Collection[str], study: registration.Registration) -> bool:
     """Whether the runs of `pool`, by id, belong to the study without a deviation."""
-    from reflexion_lab.runner.pool import pool_runs
-
     donors = (RunFolder(run).manifest for run in pool_runs(cfg.reflector["pool"], cfg.seed, manifest, pool))
     return not any(registration.deviations(study, donor) for donor in donors)
 
@@ -454,8 +444,6 @@ def _store_state(cfg: RunConfig, archive: Archive | None) -> str:
 
 def pool_of(cfg: RunConfig, manifest: Manifest, known: Collection[str]) -> dict[str, str]:
     """Digests of the runs whose reflections the run of `manifest` reads; `known` and errors as of `pool_digests`."""
-    from reflexion_lab.runner.pool import pool_digests
-
     return pool_digests(cfg.reflector["pool"], cfg.seed, manifest, known)
 
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
+from rich.console import Console
 
 from reflexion_lab.analysis.report import cells
 from reflexion_lab.io.terminal_text import plain
 from reflexion_lab.records import Record
 from reflexion_lab.text.shorten import line, number_of
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 AGREES, DISAGREES, UNCHECKED = "agrees", "DISAGREES", "not checked"
 STYLES = {AGREES: "green", DISAGREES: "bold red", UNCHECKED: "yellow"}

@@ -9,11 +9,12 @@ import os
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from reflexion_lab.analysis.stats.intervals import Rate
+from reflexion_lab.analysis.summary import Summary as RunSummary
 from reflexion_lab.errors import FolderError
 from reflexion_lab.memory.archive import run_ids_in
 from reflexion_lab.records import Beginning, Manifest, Record, Usage
@@ -45,9 +46,6 @@ from reflexion_lab.runner.folder.manifest import (
 from reflexion_lab.storage.in_memory import InMemory
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
 from reflexion_lab.text.prompts.render import digests
-
-if TYPE_CHECKING:
-    from reflexion_lab.analysis.summary import Summary as RunSummary
 
 
 class Run(NamedTuple):

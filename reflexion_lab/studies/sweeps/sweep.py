@@ -13,9 +13,9 @@ import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec.structs import astuple, replace
+from rich.console import Console
 
 from reflexion_lab.analysis.comparison import side_by_side
 from reflexion_lab.analysis.figures.style import UPPER_BOUND
@@ -36,9 +36,6 @@ from reflexion_lab.storage.call_store import Caps, Spending
 from reflexion_lab.studies.run import outlook, track_arms
 from reflexion_lab.studies.sweeps.finished import CellState, Runs, read_states, record, unfinished
 from reflexion_lab.text.shorten import number_of
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 ROWS = 40
 """Rows of the table; finished cells are left out first."""
