@@ -23,6 +23,7 @@ from typing import Any
 from msgspec import field
 from msgspec.structs import replace
 
+from reflexion_lab.analysis.summary import Log
 from reflexion_lab.audit.outcomes import binary, evalplus_of, statuses
 from reflexion_lab.audit.transcripts import Row, Step, Transcript, human_eval_tasks, read_rows, task_of
 from reflexion_lab.errors import DataError, FolderError
@@ -100,8 +101,6 @@ def read_samples(path: Path | str, attempts: bool = False, tasks: Sequence[Task]
 
 def run_samples(path: Path, attempts: bool) -> Iterator[Sample]:
     """The submitted attempt of each task of a run folder, or every attempt; the hidden verdict is the logged one."""
-    from reflexion_lab.analysis.summary import Log
-
     log = Log.read(RunFolder.existing(path))
     benchmark, digest = benchmark_of(path, log.manifest), log.manifest.benchmark_digest
     if not benchmark.is_of(log.manifest):

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+
+from scipy.stats import binom
 
 from reflexion_lab.audit.samples import Sample
+from reflexion_lab.audit.verdicts import Verdict
 from reflexion_lab.records import Record
-
-if TYPE_CHECKING:
-    from reflexion_lab.audit.verdicts import Verdict
 
 FEWEST = 10
 """Minimum number of samples with one value."""
@@ -68,8 +67,6 @@ def _rules(run: str, verdicts: Sequence[Verdict]) -> Iterator[SelfGraded]:
             wrong = [v for v in group if v.differs and not v.cause and v.is_searched]
             if len(group) < FEWEST or len(logged) > 1 or len(wrong) < FEWEST_WRONG:
                 continue
-            from scipy.stats import binom  # takes a second, which most logs do not need
-
             if binom.sf(len(wrong) - 1, len(group), HONEST) < CHANCE:
                 ids = tuple(verdict.sample.id for verdict in wrong)
                 text = ("passed" if value else "failed") if isinstance(value, bool) else str(value)

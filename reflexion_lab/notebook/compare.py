@@ -6,16 +6,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
+from reflexion_lab.analysis.arms import Arm
+from reflexion_lab.analysis.comparison import Comparison, side_by_side
+from reflexion_lab.analysis.figures.drawing import Kind
+from reflexion_lab.analysis.report.comparison import sheets, warnings
+from reflexion_lab.analysis.report.documents import rows, save_report
+from reflexion_lab.analysis.report.sheets import Sheet, paragraphs
+from reflexion_lab.analysis.run_list import selected
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.notebook.overrides import Override, as_lines
 from reflexion_lab.runner.folder.folder import some_folders
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from reflexion_lab.analysis.arms import Arm
-    from reflexion_lab.analysis.comparison import Comparison
-    from reflexion_lab.analysis.report.sheets import Sheet
 
 Unit = Literal["attempts", "completion_tokens", "tokens", "calls", "cost"]
 """Unit of an equal budget."""
@@ -31,23 +34,17 @@ class Compared(NamedTuple):
     @property
     def warnings(self) -> list[str]:
         """Warnings to show above the results, one per line."""
-        from reflexion_lab.analysis.report.comparison import warnings
-
         return list(warnings(self.comparison.short))
 
     @property
     def sheets(self) -> list[Sheet]:
         """The tables that `reflexion-lab compare` prints."""
-        from reflexion_lab.analysis.report.comparison import sheets
-
         return sheets(self.comparison)
 
     @property
     def table(self) -> pd.DataFrame:
         """One line per arm, metric and budget, shares in [0, 1], as `reflexion-lab compare --csv` writes it."""
         import pandas as pd
-
-        from reflexion_lab.analysis.report.documents import rows
 
         return pd.DataFrame(rows(self.comparison)).convert_dtypes()
 
@@ -71,8 +68,6 @@ class Compared(NamedTuple):
         return "\n\n".join([*self.warnings, *map(repr, self.sheets)])
 
     def _repr_html_(self) -> str:
-        from reflexion_lab.analysis.report.sheets import paragraphs
-
         return paragraphs(self.warnings, loud=True) + "".join(sheet._repr_html_() for sheet in self.sheets)
 
 
@@ -103,9 +98,6 @@ def compare(
     >>> table[(table.metric == "pass_at_1") & (table.budget == "")][["arm", "n", "value"]].values.tolist()
     [['retry', 16, 0.8125], ['reflexion', 16, 0.9375]]
     """
-    from reflexion_lab.analysis.comparison import side_by_side
-    from reflexion_lab.analysis.run_list import selected
-
     keys = (by,) if isinstance(by, str) else tuple(by)
     return Compared(*side_by_side(selected(some_folders(*runs), as_lines([where])), baseline, keys, unit, margin))
 
@@ -133,9 +125,6 @@ def report(
     >>> [path.name for path in files[:3]]
     ['report.md', 'report.html', 'table.csv']
     """
-    from reflexion_lab.analysis.figures.drawing import Kind
-    from reflexion_lab.analysis.report.documents import save_report
-
     if figures not in get_args(Kind):
         raise ConfigError("figures", repr(figures), f"one of {', '.join(get_args(Kind))}")
     comparison = compare(*runs, baseline=baseline, by=by, unit=unit, margin=margin, where=where)

@@ -12,10 +12,14 @@ from typing import Any
 import msgspec
 
 from reflexion_lab.errors import CapReached, ConfigError
+from reflexion_lab.io.files import replace
 from reflexion_lab.records import Task
 from reflexion_lab.runner import objects
 from reflexion_lab.runner.config.build import METHODS, unknown
+from reflexion_lab.runner.config.compose import compose, conf_version, set_without
+from reflexion_lab.runner.config.grid import lines
 from reflexion_lab.runner.config.messages import is_user_error, one_line
+from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
 
 Override = str | Mapping[str, Any] | Sequence[str]
 """An override as on the command line, a list of them, or a mapping of keys to values."""
@@ -49,8 +53,6 @@ def with_objects(overrides: Sequence[Override], parts: Mapping[str, object]) -> 
             path = _kept_tasks(part, lines)
             lines += ["benchmark=jsonl", *as_lines([{"benchmark.load.path": path}])]
         else:
-            from reflexion_lab.runner.config.compose import conf_version, set_without
-
             for line in lines:
                 if line.startswith(f"{group}."):
                     got = f"a value beside {group}={getattr(part, '__name__', type(part).__name__)}"
@@ -68,10 +70,6 @@ def _kept_tasks(tasks: object, lines: Sequence[str]) -> Path:
 
     Raises ConfigError: they are no list of tasks, nor a `Benchmark`.
     """
-    from reflexion_lab.io.files import replace
-    from reflexion_lab.runner.config.compose import compose
-    from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
-
     if not isinstance(tasks, list | tuple | Benchmark) or not all(isinstance(task, dict | Task) for task in tasks):
         expected = "a list of tasks: `Task` or mappings of its fields (of a DataFrame: df.to_dict('records'))"
         raise ConfigError("benchmark", type(tasks).__name__, expected)
@@ -99,8 +97,6 @@ def one_line_errors(applies: Callable[[Exception], bool] = is_user_error) -> Ite
 
 
 def _lines(override: Override) -> list[str]:
-    from reflexion_lab.runner.config.grid import lines
-
     if isinstance(override, str):
         return [override]
     if isinstance(override, Mapping) and not type(override).__module__.startswith("omegaconf"):

@@ -16,26 +16,38 @@ import atexit
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from reflexion_lab.analysis.metrics import register_own
+from reflexion_lab.analysis.report.page import overview, sentence
 from reflexion_lab.analysis.report.sheets import Sheet
+from reflexion_lab.analysis.run_list import run_list, sheet
+from reflexion_lab.analysis.run_log import Log
+from reflexion_lab.analysis.summary import Summary, summary
 from reflexion_lab.errors import ConfigError
+from reflexion_lab.loop.reflexion import Reflexion
+from reflexion_lab.notebook.frame_rows import OF_LAB
 from reflexion_lab.notebook.overrides import Override, as_lines, one_line_errors, with_objects
 from reflexion_lab.records import Attempt, Grade
+from reflexion_lab.runner.config.assemble import assemble, loop_factory
 from reflexion_lab.runner.config.build import Config
+from reflexion_lab.runner.config.check import check
+from reflexion_lab.runner.config.compose import compose as composed
+from reflexion_lab.runner.config.grid import cells
 from reflexion_lab.runner.config.messages import is_hydra_error
+from reflexion_lab.runner.config.parts import load_benchmark, load_models, load_sandbox
+from reflexion_lab.runner.config.record import RunConfig
 from reflexion_lab.runner.folder.folder import RunFolder
+from reflexion_lab.studies import calibrate as study
+from reflexion_lab.studies.calibrate import Calibration
+from reflexion_lab.studies.estimate import Estimate
+from reflexion_lab.studies.estimate import estimate as estimated
+from reflexion_lab.studies.run import finish
+from reflexion_lab.studies.sweeps.running import sweep as swept
+from reflexion_lab.studies.sweeps.sweep import Sweep
+from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
+from reflexion_lab.tasks.evaluators.judge import HiddenTests
 from reflexion_lab.text.shorten import number_of
-
-if TYPE_CHECKING:
-    from reflexion_lab.analysis.run_log import Log
-    from reflexion_lab.analysis.summary import Summary
-    from reflexion_lab.loop.reflexion import Reflexion
-    from reflexion_lab.studies.calibrate import Calibration
-    from reflexion_lab.studies.estimate import Estimate
-    from reflexion_lab.studies.sweeps.sweep import Sweep
-    from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
-    from reflexion_lab.tasks.evaluators.judge import HiddenTests
 
 
 class Run:
@@ -51,15 +63,11 @@ class Run:
     @cached_property
     def log(self) -> Log:
         """Raises FolderError: a file cannot be read."""
-        from reflexion_lab.analysis.run_log import Log
-
         return Log.read(self.folder)
 
     @cached_property
     def summary(self) -> Summary:
         """Metrics with intervals."""
-        from reflexion_lab.analysis.summary import summary
-
         return summary(self.log)
 
     @property
@@ -80,13 +88,9 @@ class Run:
         return self.log.attempts[task_id]
 
     def __repr__(self) -> str:
-        from reflexion_lab.analysis.report.page import sentence
-
         return sentence(self.log)
 
     def _repr_html_(self) -> str:
-        from reflexion_lab.analysis.report.page import overview
-
         return overview(self.log)
 
 
@@ -101,8 +105,6 @@ def compose(*overrides: Override, **parts: object) -> Config:
     >>> cfg.arm, cfg.loop.max_attempts, cfg.recall.omega
     ('reflexion', 5, 1)
     """
-    from reflexion_lab.runner.config.compose import compose as composed
-
     with one_line_errors():
         return composed(*with_objects(overrides, parts))
 
@@ -133,14 +135,7 @@ def run(
     >>> run
     20...-reflexion-basics-s0: pass@1 100.0 % [67.6, 100.0] (8 of 8 tasks, Wilson 95 %), feedback visible
     """
-    from reflexion_lab.runner.config.assemble import assemble
-    from reflexion_lab.runner.config.record import RunConfig
-    from reflexion_lab.studies.run import finish
-
     if metrics:
-        from reflexion_lab.analysis.metrics import register_own
-        from reflexion_lab.notebook.frame_rows import OF_LAB
-
         register_own(metrics, OF_LAB)
     composed = compose(*overrides, **parts)
     with one_line_errors():
@@ -165,8 +160,6 @@ def sweep(*grid: Override, quiet: bool = False, **parts: object) -> Sweep:
     >>> len(sweep.runs)
     4
     """
-    from reflexion_lab.studies.sweeps.running import sweep as swept
-
     with one_line_errors(is_hydra_error):
         return swept(with_objects(grid, parts), quiet)
 
@@ -183,9 +176,6 @@ def estimate(*overrides: Override, tasks: int = 3, **parts: object) -> Estimate:
     >>> estimate.tasks, estimate.probed
     (8, 2)
     """
-    from reflexion_lab.runner.config.grid import cells
-    from reflexion_lab.studies.estimate import estimate as estimated
-
     with one_line_errors(is_hydra_error):
         return estimated([cell.cfg for cell in cells(with_objects(overrides, parts))], tasks)
 
@@ -200,8 +190,6 @@ def calibrate(*overrides: Override, tasks: int = 40, quiet: bool = False, **part
     >>> rl.calibrate(small, "run_root=calibrations", tasks=8, quiet=True).answer.partition(":")[0]
     'undecided whether this model can use words'
     """
-    from reflexion_lab.studies import calibrate as study
-
     with one_line_errors(is_hydra_error):
         return study.calibrate(study.plan(with_objects(overrides, parts), tasks)[0], quiet)
 
@@ -229,8 +217,6 @@ def runs(root: Path | str = "runs", where: Override = ()) -> RunTable:
     >>> len(rl.runs("runs").runs)
     4
     """
-    from reflexion_lab.analysis.run_list import run_list, sheet
-
     listed = run_list(Path(root), as_lines([where]))
     run_folders = [RunFolder(Path(run.folder)) for run in reversed(listed) if not run.problem]
     title = number_of(len(run_folders), "run") if run_folders else f"no runs in {root}/"
@@ -265,15 +251,8 @@ def by_hand(*overrides: Override, **parts: object) -> Parts:
     >>> solution.passed, len(solution.attempts), len(solution.episodes)
     (True, 1, 1)
     """
-    from reflexion_lab.runner.config.assemble import loop_factory
-    from reflexion_lab.runner.config.check import check
-    from reflexion_lab.runner.config.compose import compose
-    from reflexion_lab.runner.config.parts import load_benchmark, load_models, load_sandbox
-    from reflexion_lab.runner.config.record import RunConfig
-    from reflexion_lab.tasks.evaluators.judge import HiddenTests
-
     with one_line_errors():
-        check(cfg := RunConfig.of(compose(*with_objects(overrides, parts))))
+        check(cfg := RunConfig.of(composed(*with_objects(overrides, parts))))
         sandbox = load_sandbox(cfg, servers=1)
         atexit.register(sandbox.close)
         return Parts(load_benchmark(cfg, sandbox), loop_factory(cfg, load_models(cfg), sandbox), HiddenTests(sandbox))

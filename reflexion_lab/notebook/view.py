@@ -6,7 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from reflexion_lab.analysis.report import pieces
+from reflexion_lab.analysis.report.history import Sources, card, cards, history, lines, numbered
+from reflexion_lab.analysis.report.page import overview, sentence
+from reflexion_lab.analysis.report.screen import task_screen
+from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.errors import FolderError
+from reflexion_lab.loop.selection import submitted_at
 from reflexion_lab.records import Attempt, Grade, Record, Reflection, Task
 from reflexion_lab.runner.folder.folder import RunFolder, folders
 
@@ -75,19 +80,12 @@ def view(
 
 def run_view(folder: RunFolder) -> View:
     """Headline, curve, tasks and costs of a run. Raises FolderError: a file of it cannot be read."""
-    from reflexion_lab.analysis.report.page import overview, sentence
-    from reflexion_lab.analysis.run_log import Log
-
     log = Log.read(folder)
     return _view(overview(log), sentence(log))
 
 
 def task_view(folder: RunFolder, task_id: str) -> View:
     """A task's history in a run, by its id or a unique part of it. Raises FolderError: no ended loop of such a task."""
-    from reflexion_lab.analysis.report.history import Sources, history
-    from reflexion_lab.analysis.report.screen import task_screen
-    from reflexion_lab.analysis.run_log import Log
-
     log = Log.read(folder)
     task_id = log.task_named(task_id)
     html = history(log.attempts[task_id], log.grades, Sources.of(log))
@@ -99,30 +97,22 @@ def _view(html: str, text: str) -> View:
 
 
 def _attempt(attempt: Attempt, before: Attempt | None, grades: Any) -> View:
-    from reflexion_lab.analysis.report.history import card
-
     grade = _by_number(grades).get((attempt.task_id, attempt.number))
     html = pieces.macro("records", "attempt")(card(attempt, before, grade))
     return _view(html, f"attempt {attempt.number} at {attempt.task_id}: {pieces.outcome_words(attempt)}")
 
 
 def _history(attempts: Sequence[Attempt], grades: Any) -> View:
-    from reflexion_lab.analysis.report.history import history
-
     return _view(history(attempts, _by_number(grades)), _line(attempts[0].task_id, attempts))
 
 
 def _task(task: Task) -> View:
-    from reflexion_lab.analysis.report.history import lines, numbered
-
     html = pieces.macro("records", "task")(task.public, numbered(lines(task.prompt)))
     return _view(html, f"{task.task_id}: {task.entry_point}, {len(task.visible_tests)} visible tests")
 
 
 def _named(named: Named, grades: Any) -> View:
     """Reflections side by side, or loops one below the other."""
-    from reflexion_lab.analysis.report.history import cards
-
     if all(words is None or isinstance(words, Reflection) for words in named.values()):
         html = pieces.macro("records", "reflections")(tuple(named.items()))
         return _view(
@@ -154,6 +144,4 @@ def _by_number(grades: Any) -> dict[tuple[str, int], Grade]:
 
 
 def _line(label: str, attempts: Sequence[Attempt]) -> str:
-    from reflexion_lab.loop.selection import submitted_at
-
     return f"{label}: {' → '.join(map(pieces.outcome_words, attempts))}; submitted {submitted_at(attempts).number}"

@@ -10,15 +10,14 @@ import zlib
 from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from sqlalchemy import select
 
 from reflexion_lab.errors import LabError, ModelError, StoreError
 from reflexion_lab.io.arrays import Float32s, np
 from reflexion_lab.io.terminal import bar, in_notebook
 from reflexion_lab.protocols import Embedder, TextKind
-
-if TYPE_CHECKING:
-    from reflexion_lab.storage.sql import Database
+from reflexion_lab.storage.sql import EMBEDDINGS, Database
 
 CHUNK = 1024
 """Texts per transaction, at most: a killed process loses these."""
@@ -113,8 +112,6 @@ class CachedEmbedder:
         return {digest: vector for digest, vector in vectors.items() if vector is not None}
 
     def _write(self, vectors: dict[bytes, bytes]) -> None:
-        from reflexion_lab.storage.sql import EMBEDDINGS
-
         with self._lock:
             if (database := self._open()) is None or not self._writable:
                 return
@@ -182,10 +179,6 @@ class ReplayEmbedder:
 
     @cached_property
     def fingerprint(self) -> str:
-        from sqlalchemy import select
-
-        from reflexion_lab.storage.sql import EMBEDDINGS
-
         column = EMBEDDINGS.c.fingerprint
         recorded = [str(name) for (name,) in self._database.selected(select(column).distinct().order_by(column))]
         if self._wanted in recorded:
@@ -197,10 +190,6 @@ class ReplayEmbedder:
 
     @cached_property
     def dimensions(self) -> int:
-        from sqlalchemy import select
-
-        from reflexion_lab.storage.sql import EMBEDDINGS
-
         statement = select(EMBEDDINGS.c.vector).where(EMBEDDINGS.c.fingerprint == self.fingerprint).limit(1)
         return len(self._database.selected(statement)[0][0]) // 4
 
@@ -229,17 +218,11 @@ def _digest(text: str) -> bytes:
 
 
 def _database(path: Path, readonly: bool, error: type[LabError] = StoreError) -> Database:
-    from reflexion_lab.storage.sql import EMBEDDINGS, Database
-
     return Database(path, [EMBEDDINGS], "cache.embeddings", readonly=readonly, error=error)
 
 
 def _stored(database: Database, fingerprint: str, digests: Collection[bytes]) -> dict[bytes, bytes | None]:
     """Stored vectors by digest; None for one that is damaged or not finite."""
-    from sqlalchemy import select
-
-    from reflexion_lab.storage.sql import EMBEDDINGS
-
     columns = EMBEDDINGS.c
     statement = select(columns.digest, columns.vector, columns.checksum)
     rows = database.selected(statement.where(columns.fingerprint == fingerprint, columns.digest.in_(digests)))

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Task
 from reflexion_lab.runner.config.build import capability, takes
+from reflexion_lab.runner.config.record import RunConfig
 from reflexion_lab.tasks.sandbox.packages import packages
 from reflexion_lab.text.shorten import number_of
-
-if TYPE_CHECKING:
-    from reflexion_lab.runner.config.record import RunConfig
 
 
 def check_kinds(cfg: RunConfig, tasks: Iterable[Task]) -> None:

@@ -26,6 +26,7 @@ from reflexion_lab.runner.config.build import has_durable_store
 from reflexion_lab.runner.folder import registration
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.runner.folder.manifest import EXECUTION_KEYS, fingerprints
+from reflexion_lab.runner.pool import pool_runs
 from reflexion_lab.storage.jsonl import Jsonl
 from reflexion_lab.storage.place import with_login
 from reflexion_lab.studies.replay import bundle
@@ -92,8 +93,6 @@ def pack(
 
 
 def _gather(run: RunFolder, log: Log, here: Path, calls: str | Path | None, store: Store | None) -> Supplies:
-    from reflexion_lab.runner.pool import pool_runs
-
     manifest = log.manifest
     config: dict[str, Any] = manifest.config
     study, memory = run.path / registration.FILE, here / "memory"
