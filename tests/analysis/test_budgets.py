@@ -157,15 +157,12 @@ def test_an_unknown_unit_is_refused(make_arm, work):
         work(make_arm(HISTORIES), "hours")
 
 
-def test_the_curve_over_spending_is_that_over_attempts(make_arm):
+def test_the_curve_over_spending_is_that_over_attempts_and_a_solved_task_costs_all_that_was_paid(make_arm):
     arm = make_arm(HISTORIES)
     spots = accuracy_by_spending(arm, "tokens")
     assert [spot.attempt for spot in spots] == [1, 2, 3]
     assert [spot.spend for spot in spots] == [20, (20 + 3 * 47) / 4, (20 + 47 + 2 * 74) / 4]
     assert [spot.pass_at_1.value for spot in spots] == [0.25, 0.5, 0.75]
-
-
-def test_what_a_solved_task_costs_is_all_that_was_paid(make_arm):
     tokens = per_solved(make_arm(HISTORIES, HISTORIES), "tokens")
     assert tokens.value == pytest.approx((20 + 47 + 74 + (74 + 7)) / 3)  # with the last reflection, which nobody read
     assert tokens.low <= tokens.value <= tokens.high

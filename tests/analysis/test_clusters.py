@@ -144,16 +144,13 @@ def test_an_arm_without_clusters_takes_the_clusters_of_the_other(run):
     assert {each.clusters for row in compare([unnamed, named]).rows for each in row.differences.values()} == {40}
 
 
-def test_rows_of_tasks_that_stand_alone_are_sorted_by_id():
+def test_rows_and_rates_of_tasks_that_stand_alone_are_sorted_by_id_and_wilsons():
     cases = [("b", 1.0), ("a", 0.0), ("b", 0.0), ("c", 1.0)]
     for clusters in (ALONE, {"a": "z", "b": "y", "c": "x"}):
         assert np.array_equal(by_cluster(cases, clusters), [[0, np.nan], [1, 0], [1, np.nan]], equal_nan=True)
     assert places("cab", {"c": "a"}) == {"a": 0, "b": 1, "c": 0}
     assert are_shared("abc", {"c": "a"}) and not are_shared("abc", {"c": "d"})
     assert merged({"a": "a", "b": "f"}, {"b": "b", "c": "f"}) == {"b": "f", "c": "f"}
-
-
-def test_a_rate_of_tasks_that_stand_alone_is_wilsons():
     outcomes = [("a", True), ("b", False), ("c", None), ("d", True)]
     assert rate(outcomes) == rate(outcomes, {"a": "x", "b": "y"}) == Rate.of(2, 3)
     assert rate(outcomes, {"c": "a"}) == Rate.of(2, 3)  # an unknown outcome is no case

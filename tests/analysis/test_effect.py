@@ -31,13 +31,10 @@ def test_newcombes_own_table_is_reproduced(counts, low, high):
     assert interval == (pytest.approx(low, abs=5e-5), pytest.approx(high, abs=5e-5))
 
 
-def test_the_effect_is_the_difference_of_the_shares():
+def test_the_effect_is_the_difference_of_the_shares_with_newcombes_interval_for_few_tasks():
     result = effect(cases("+", "+-", "-"), cases("-", "-+", "--", first=10))
     assert result.value == pytest.approx(2 / 4 - 1 / 5)
     assert result.low < result.value < result.high
-
-
-def test_few_tasks_have_newcombes_interval_though_nothing_varied():
     result = effect(cases("-", "-", "-"), cases(*["-"] * 5, *["+"] * 5, first=10))
     low, high = unpaired_difference(with_ends(0, 3), with_ends(5, 10))
     assert (result.value, result.low, result.high) == (-0.5, pytest.approx(low), pytest.approx(high))

@@ -62,16 +62,13 @@ def test_two_logs_of_inspect_are_compared_as_pairs(own_logs, tmp_path, capsys):
     assert [(len(arm["no_verdict"]), arm["seeds"]) for arm in arms] == [(EPOCHS, [1, 2])] * 2
 
 
-def test_its_clustered_error_is_ours(own_logs):
+def test_logs_of_inspect_are_read_alike_as_json_and_packed_with_its_clustered_error(own_logs, tmp_path):
     log, (arm,) = logs.read_eval_log(own_logs[1]), load_logs([own_logs[1]])
     scored = [sample for sample in log.samples if not sample.error]
     cases = [SampleScore(score=s.scores["match"], sample_id=s.id, sample_metadata=s.metadata) for s in scored]
     share, means = linearised(arm.by_cluster(arm.verdicts()))
     assert math.isclose(stderr(cluster="cluster")(cases), means.std(ddof=1) / len(means) ** 0.5, rel_tol=1e-12)
     assert math.isclose(share, log.results.scores[0].metrics["accuracy"].value, rel_tol=1e-12)
-
-
-def test_json_logs_and_packed_ones_are_read_alike(own_logs, tmp_path):
     logs.write_eval_log(logs.read_eval_log(own_logs[0]), str(tmp_path / "same.json"))
     (packed,), (plain,) = load_logs(own_logs[:1]), load_logs([str(tmp_path / "same.json")])
     assert packed.verdicts() == plain.verdicts() and packed.clusters == plain.clusters

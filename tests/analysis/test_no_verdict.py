@@ -47,14 +47,11 @@ def run(folders) -> RunFolder:
     return RunFolder.existing(folders["reflexion"][0])
 
 
-def test_a_summary_leaves_it_out_of_n_and_names_it(run):
+def test_a_summary_leaves_it_out_of_n_and_counts_feedback_on_tasks_that_show_a_test(run):
     figures = summary(Log.read(run))
     assert figures.n_logged == 3
     assert figures.no_verdict == ("own/2",)
     assert figures.pass_at_1.n == figures.pass_at_1_first.n == figures.any_solved.n == figures.against_single.n == 2
-
-
-def test_feedback_passed_is_of_the_tasks_that_show_a_test(run):
     log = Log.read(run)
     assert summary(log).visible_pass.n == 2
     assert {(point.n, point.n_feedback) for point in log.points} == {(2, 2)}

@@ -32,10 +32,12 @@ def node(cls: type = Part, **values: object) -> dict[str, object]:
     return {"_target_": f"{__name__}.{cls.__name__}", **values}
 
 
-def test_a_value_of_another_type_is_named_by_its_key():
+def test_a_value_of_another_type_and_pythons_own_library_are_named_by_their_key():
     for value in ("two", 1.5, None, True, [1]):
         with pytest.raises(ConfigError, match=r"^part\.inner\.n: got .*, expected an int$"):
             build(node(inner=node(n=value)), "part", {"model": "m"})
+    with pytest.raises(ConfigError, match=r"^part\.inner\._target_: got 'os\.system'"):
+        build(node(inner={"_target_": "os.system", "command": "touch bang"}), "part", {"model": "m"})
 
 
 @pytest.mark.parametrize(("wrong", "message"), [
@@ -88,11 +90,6 @@ class Bang:
 def test_nothing_is_called_before_it_is_refused(target):
     with pytest.raises(ConfigError, match=r"^actor(\._target_)?: "):
         build({"_target_": target}, "actor")
-
-
-def test_pythons_own_library_is_refused_within_a_part():
-    with pytest.raises(ConfigError, match=r"^part\.inner\._target_: got 'os\.system'"):
-        build(node(inner={"_target_": "os.system", "command": "touch bang"}), "part", {"model": "m"})
 
 
 def test_an_unused_key_is_refused_in_the_config_of_a_manifest_too(tmp_path):

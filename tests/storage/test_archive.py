@@ -74,15 +74,12 @@ def test_an_export_that_fails_leaves_the_older_one_standing(tmp_path, episode):
     assert (tmp_path / "out.jsonl").read_bytes() == before
 
 
-def test_an_import_replaces_what_it_knows(tmp_path, episode):
+def test_an_import_replaces_what_it_knows_and_takes_an_export_of_before_items(tmp_path, episode):
     store = InMemory()
     store.append([episode("e1", code="older"), episode("e2")])
     (tmp_path / "in.jsonl").write_text(HEADER + GOOD)
     load(store, tmp_path / "in.jsonl")
     assert [(record.episode_id, record.code) for record in store.read(Episode)] == [("e1", ""), ("e2", "c")]
-
-
-def test_an_export_of_before_items_is_imported(tmp_path):
     store = InMemory()
     (tmp_path / "in.json").write_text(json.dumps({"schema": 1, "episodes": [EPISODE]}))
     assert load(store, tmp_path / "in.json")["items"] == 0

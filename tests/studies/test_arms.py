@@ -120,10 +120,7 @@ def test_an_override_that_makes_an_arm_another_one_is_warned_of(name, override):
     assert any(f"arm: got {name} with {group}" in message for message in messages)
 
 
-def test_an_actor_that_is_no_escalation_is_refused():
+def test_an_arm_of_any_other_name_promises_nothing_and_an_actor_that_is_no_escalation_is_refused():
+    assert not list(arm_warnings(RunConfig.of(compose("experiment=retry", "reflector=llm", "arm=mine"))))
     with pytest.raises(Exception, match="Could not override 'actor@actor"):
         compose("experiment=escalation", "actor=single_shot")
-
-
-def test_an_arm_of_any_other_name_promises_nothing():
-    assert not list(arm_warnings(RunConfig.of(compose("experiment=retry", "reflector=llm", "arm=mine"))))

@@ -40,11 +40,16 @@ def test_scores_are_weighted_by_confidence_and_without_them_the_highest_confiden
     assert merged(task, critique(score=0.4, confidence=0.3), critique(confidence=0.9)).confidence == 0.3
 
 
-def test_critics_without_confidence_count_only_alone(task):
+def test_critics_without_confidence_count_only_alone_and_costs_messages_and_seconds_are_summed(task):
     unknown = critique(1.0, "tests", issues=("Nothing was found out.",), confidence=0.0)
     merged_critique = merged(task, unknown, critique(0.1, confidence=0.5))
     assert (merged_critique.severity, merged_critique.issues) == (0.1, ())
     assert merged(task, unknown).severity == 1.0
+    messages = (Message(role="user", content="?"),)
+    merged_critique = merged(
+        task, critique(usage=COST, messages=messages, seconds=1.0), critique(usage=COST, seconds=0.5)
+    )
+    assert (merged_critique.usage, merged_critique.messages, merged_critique.seconds) == (COST + COST, messages, 1.5)
 
 
 def test_a_failing_critic_is_skipped_and_paid(task):
@@ -65,11 +70,3 @@ def test_all_failing_is_an_error_with_words_and_cost_and_a_broken_harness_is_not
     assert (caught.value.usage, caught.value.reply) == (COST + COST, "first\n\nsecond")
     with pytest.raises(HarnessError):
         merged(task, critique(), HarnessError("no sandbox"))
-
-
-def test_costs_messages_and_seconds_are_summed(task):
-    messages = (Message(role="user", content="?"),)
-    merged_critique = merged(
-        task, critique(usage=COST, messages=messages, seconds=1.0), critique(usage=COST, seconds=0.5)
-    )
-    assert (merged_critique.usage, merged_critique.messages, merged_critique.seconds) == (COST + COST, messages, 1.5)

@@ -86,16 +86,13 @@ def test_a_return_is_added_only_behind_a_last_value(task, program):
     assert missing_return(task, program, "expected 4, got None") == program
 
 
-def test_a_returned_value_keeps_its_lines(task):
+def test_a_returned_value_keeps_its_lines_and_several_rules_may_apply_at_once(task):
     program = "def double(x):\n    y = [\n        x,\n    ]\n\n\nz = 1\n"
     assert (
         missing_return(task, program, "got None")
         == "def double(x):\n    y = [\n        x,\n    ]\n    return y\n\n\nz = 1\n"
     )
     assert missing_return(task, "def double(x):\n    x += x", "got None") == "def double(x):\n    x += x\n    return x"
-
-
-def test_several_rules_may_apply_at_once(task):
     program = "def double(x):\n    y = math.fsum([x, x])\n"
     revision = Targeted(Asked()).revise(task, program, critique("name 'math' is not defined", "expected 4, got None"))
     assert revision.solution == "import math\ndef double(x):\n    y = math.fsum([x, x])\n    return y\n"

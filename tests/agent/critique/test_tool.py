@@ -19,14 +19,11 @@ class Says:
         return self.evaluation
 
 
-def test_a_failing_test_is_an_issue_in_words(sandbox, task):
+def test_a_failing_test_is_an_issue_in_words_and_no_hidden_test_or_value_is_told(sandbox, task):
     critique = ToolCritic(UnitTests(sandbox)).critique(task, WRONG)
     assert critique.issues == ("`assert double(2) == 4` -> expected 4, got 2",)
     assert (critique.severity, critique.score, critique.confidence, critique.source) == (1.0, 0.0, 1.0, "tests")
     assert (critique.messages, critique.usage) == ((), Usage())
-
-
-def test_no_hidden_test_and_none_of_its_values_is_told(sandbox, task):
     program = "def double(x):\n    return 4\n"  # passes what is shown, fails what is hidden
     critique = ToolCritic(UnitTests(sandbox)).critique(task, program)
     assert critique.severity == 0.0
@@ -63,20 +60,17 @@ def test_a_linters_finding_counts_as_far_as_its_weight(task):
     assert ToolCritic(StaticCheck("ruff"), weight=0.4).critique(task, RIGHT).severity == 0.0
 
 
-def test_further_checks_are_counted_and_texts_bounded(task):
-    checks = tuple(Check(name=f"assert f({n}) " + "x" * 900, outcome="fail", message="m" * 900) for n in range(9))
-    critique = ToolCritic(Says(checks=checks)).critique(task, WRONG)
-    assert critique.issues[-1] == "6 more checks fail"
-    assert len(critique.issues) == SHOWN + 1
-    assert max(map(len, critique.issues)) < 500
-
-
-def test_confidence_and_suggestions_are_the_evaluators(task):
+def test_confidence_and_suggestions_are_the_evaluators_and_further_checks_are_counted_and_bounded(task):
     evaluator = Says(confidence=0.6, suggestions=("Sort first.",), issues=("Too long.",), seconds=0.5)
     critique = ToolCritic(evaluator).critique(task, WRONG)
     assert (critique.severity, critique.score, critique.confidence) == (0.75, 0.25, 0.6)
     assert (critique.suggestions, critique.issues, critique.seconds) == (("Sort first.",), ("Too long.",), 0.5)
     assert evaluator.program == WRONG
+    checks = tuple(Check(name=f"assert f({n}) " + "x" * 900, outcome="fail", message="m" * 900) for n in range(9))
+    critique = ToolCritic(Says(checks=checks)).critique(task, WRONG)
+    assert critique.issues[-1] == "6 more checks fail"
+    assert len(critique.issues) == SHOWN + 1
+    assert max(map(len, critique.issues)) < 500
 
 
 @pytest.mark.parametrize("outcome", ["timeout", "memory", "early_exit", "fail"])

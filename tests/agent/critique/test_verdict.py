@@ -60,12 +60,6 @@ def test_a_reply_that_says_nothing_is_unreadable(reply):
         parse_verdict(reply)
 
 
-def test_what_is_kept_is_bounded():
-    verdict = parse_verdict("\n".join(f"ISSUE: {number} {'x' * 1000}" for number in range(50)))
-    assert len(verdict.issues) == ITEMS
-    assert max(map(len, verdict.issues)) <= ITEM_CHARS
-
-
 PIECES = st.sampled_from(
     ["SEVERITY", "ISSUE", "SUGGESTION", "severity", ":", "-", "*", "\n", " ", "0.5", "1e999", "nan", "%", "/10", "none"]
     + ['{"', '"severity"', '": ', "}", "[", "]", ",", "```", "<think>", "</think>", "\ud800", "\x00", "²", "９"]
@@ -85,10 +79,13 @@ def test_nothing_but_unreadable_is_ever_raised(reply):
     "".join((*verdict.issues, *verdict.suggestions)).encode()
 
 
-def test_a_minus_amid_an_issue_is_no_bullet():
+def test_a_minus_amid_an_issue_is_no_bullet_and_what_is_kept_is_bounded():
     verdict = parse_verdict("- ISSUE: len(string) - n runs below zero\nSEVERITY: 0.5\n").issues
     assert verdict == ("len(string) - n runs below zero",)
     assert parse_verdict('{"severity": 0.5, "issues": ["- a * b - c is off"]}').issues == ("a * b - c is off",)
+    verdict = parse_verdict("\n".join(f"ISSUE: {number} {'x' * 1000}" for number in range(50)))
+    assert len(verdict.issues) == ITEMS
+    assert max(map(len, verdict.issues)) <= ITEM_CHARS
 
 
 @pytest.mark.parametrize(

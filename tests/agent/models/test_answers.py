@@ -48,9 +48,17 @@ def test_a_refusal_is_a_reply_of_its_own(message, text, end):
     assert (reply.text, reply.finish_reason) == (text, end)
 
 
-def test_strange_counts_and_names_spoil_no_reply():
+def test_answers_of_any_depth_with_strange_counts_or_about_contexts_break_nothing():
     usage = {"prompt_tokens": 5, "completion_tokens": 1e300, "prompt_tokens_details": {"cached_tokens": 9}}
     assert read(completion({"content": "x"}, usage=usage, model=["a"]))[2:6] == ("", 5, 0, 5)
+    deep = b"[" * 99_999 + b"]" * 99_999
+    for content in (deep, completion({"content": "x"}).replace(b'"x"', deep), b'{"error": %s}' % deep):
+        with pytest.raises(ValueError):
+            read(content)
+        assert rejection(content) is None
+    whole = completion({"content": "maximum context length, prompt too long"})
+    for content in (whole, whole[:-5], b"<html>maximum context length</html>"):
+        assert rejection(content) is None
 
 
 OPENAI = {"prompt_tokens": 1486, "completion_tokens": 651, "total_tokens": 2137,
@@ -73,14 +81,6 @@ XAI = GEMINI | {"completion_tokens_details": {"reasoning_tokens": 865}}
 )  # fmt: skip
 def test_cached_and_reasoning_tokens_of_every_server(usage, counts):
     assert read(completion({"content": "x"}, usage=usage))[3:7] == counts
-
-
-def test_an_answer_of_any_depth_breaks_nothing():
-    deep = b"[" * 99_999 + b"]" * 99_999
-    for content in (deep, completion({"content": "x"}).replace(b'"x"', deep), b'{"error": %s}' % deep):
-        with pytest.raises(ValueError):
-            read(content)
-        assert rejection(content) is None
 
 
 @given(st.dictionaries(st.sampled_from(["usage", "model", "id", "error"]), JSON))
@@ -159,9 +159,3 @@ def test_an_error_that_quotes_the_request_is_read_without_the_quotation(field):
 )  # fmt: skip
 def test_a_filter_turns_a_prompt_down_under_several_names(error):
     assert rejection(says("no", **error)) == Rejection("content_filter")
-
-
-def test_a_reply_about_contexts_is_no_overflow():
-    whole = completion({"content": "maximum context length, prompt too long"})
-    for content in (whole, whole[:-5], b"<html>maximum context length</html>"):
-        assert rejection(content) is None

@@ -27,10 +27,16 @@ def refused(path):
     return str(caught.value)
 
 
-def test_a_file_comes_before_the_environment(file, monkeypatch):
+def test_a_file_comes_before_the_environment_and_changes_no_fingerprint(file, monkeypatch):
     monkeypatch.setenv("OWN_KEY", "other")
     assert ApiKey("OWN_KEY", str(file), is_needed=True).read() == KEY
     assert ApiKey("OWN_KEY", None, is_needed=True).read() == "other"
+    monkeypatch.setenv("OPENAI_API_KEY", "other")
+    models = [OpenAIModel("m", "http://127.0.0.1:9/v1", api_key_file=path) for path in (None, str(file))]
+    assert len({model.fingerprint for model in models}) == 1
+    assert all("planted" not in repr(vars(model)) for model in models)
+    for model in models:
+        model.close()
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o610, 0o601, 0o644])
@@ -70,12 +76,3 @@ def test_a_placeholder_is_no_secret_and_a_warning_says_so(monkeypatch, value):
     with pytest.warns(UserWarning, match="OWN_KEY .* taken for a placeholder"):
         key.read()
     assert key.hidden(f"return {value}") == f"return {value}"
-
-
-def test_where_the_key_is_changes_no_fingerprint(file, monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "other")
-    models = [OpenAIModel("m", "http://127.0.0.1:9/v1", api_key_file=path) for path in (None, str(file))]
-    assert len({model.fingerprint for model in models}) == 1
-    assert all("planted" not in repr(vars(model)) for model in models)
-    for model in models:
-        model.close()

@@ -62,12 +62,14 @@ def test_the_first_rule_that_matches_in_its_scope_answers(rules):
     assert model.complete([system, user("hello"), begun], sampling=GREEDY).text == "I am"
 
 
-def test_an_unforeseen_call_is_an_error_that_names_the_script(rules):
+def test_an_unforeseen_call_and_a_missing_script_are_errors_that_name_the_script(rules, tmp_path):
     path = rules(RULES)
     with pytest.raises(ModelError, match="none of its 3 rules matches") as caught:
         ScriptedModel.from_rules(path).complete([user("z" * 100)], sampling=GREEDY)
     assert str(path) in str(caught.value)
     assert f"'{'z' * 80}'" in str(caught.value)
+    with pytest.raises(ValueError, match=r"model\.path: got .*absent\.yaml \(no file\), expected"):
+        ScriptedModel.from_rules(tmp_path / "absent.yaml")
 
 
 def test_the_fingerprint_is_of_the_rules_not_of_the_file(rules):
@@ -86,8 +88,3 @@ def test_a_script_that_cannot_be_read_is_named(rules, text, message):
     with pytest.raises(ValueError, match=message) as caught:
         ScriptedModel.from_rules(path)
     assert f"model.path: got {path} (" in str(caught.value)
-
-
-def test_a_missing_script_is_named(tmp_path):
-    with pytest.raises(ValueError, match=r"model\.path: got .*absent\.yaml \(no file\), expected"):
-        ScriptedModel.from_rules(tmp_path / "absent.yaml")

@@ -124,11 +124,14 @@ def test_draws_depend_on_seed_prompt_and_number_alone_and_are_alike_at_full_spre
     assert draws != [model.complete(FOURTH, sampling=other, sample=n).text for n in range(20)]
 
 
-def test_right_programs_pass_and_wrong_ones_fail_every_test(sandbox):
+def test_right_programs_pass_wrong_ones_fail_and_it_takes_its_turn_in_react(sandbox):
     for task in TASKS[:3]:
         for program, outcomes in ((task.canonical_program, {"pass"}), (wrong(task, "0f0f"), {"error"})):
             ran = sandbox.run(program, task.entry_point, [*task.visible_tests, *task.hidden_tests])
             assert {check.outcome for check in ran.checks} == outcomes
+    trajectory = ReAct(SimulatedModel(TASKS, first=1, spread=0), sandbox, SAMPLING).act(TASKS[5].public, Recollection())
+    assert (trajectory.ended, [step.action for step in trajectory.steps]) == ("finish", ["finish"])
+    assert "return x + 5" in trajectory.solution
 
 
 @pytest.mark.parametrize("shape", ["fields", "lessons", "service", "session"])
@@ -156,12 +159,6 @@ def test_as_a_writer_of_tests_it_returns_the_visible_ones(variant):
     prompt = Prompts(variant).render("write_tests", prompt=TASKS[3].prompt, entry_point="add_3", n=3)
     reply = SimulatedModel(TASKS).complete([Message(role="user", content=prompt)], sampling=SAMPLING).text
     assert reply == "```python\nassert add_3(1) == 4\n```"
-
-
-def test_it_takes_its_turn_in_react(sandbox):
-    trajectory = ReAct(SimulatedModel(TASKS, first=1, spread=0), sandbox, SAMPLING).act(TASKS[5].public, Recollection())
-    assert (trajectory.ended, [step.action for step in trajectory.steps]) == ("finish", ["finish"])
-    assert "return x + 5" in trajectory.solution
 
 
 def test_a_prompt_of_no_task_and_a_task_without_a_solution_are_errors():

@@ -107,9 +107,12 @@ def test_the_analysed_shape_is_bounded_and_the_scored_one_read():
     assert (fields.what_worked, fields.key_insight) == ("The loop itself.", "A range leaves out its end.")
 
 
-def test_our_own_labels_do_not_go_without_a_confidence():
+def test_our_own_labels_need_a_confidence_and_half_a_character_reaches_no_file():
     with pytest.raises(ParseError, match="lacks CONFIDENCE; expected"):
         parse_fields(json.dumps({key: value for key, value in OURS.items() if key.lower() != "confidence"}))
+    fields = parse_fields(json.dumps({**OURS, "ROOT_CAUSE": "half \ud800 and whole \U0001f600"}))
+    assert fields.root_cause == "half ? and whole \U0001f600"
+    assert msgspec.json.decode(msgspec.json.encode(fields), type=Fields) == fields
 
 
 @pytest.mark.parametrize("shape", [OURS, ANALYSED, SCORED])
@@ -143,12 +146,6 @@ def test_missing_and_empty_keys_are_all_named(absent, empty):
         parse_fields(json.dumps(reply))
     named = str(caught.value).partition(";")[0]
     assert [label in named for label in LABELS] == [i in absent for i in range(4)]
-
-
-def test_half_a_character_reaches_no_file():
-    fields = parse_fields(json.dumps({**OURS, "ROOT_CAUSE": "half \ud800 and whole \U0001f600"}))
-    assert fields.root_cause == "half ? and whole \U0001f600"
-    assert msgspec.json.decode(msgspec.json.encode(fields), type=Fields) == fields
 
 
 @pytest.mark.parametrize(

@@ -175,11 +175,13 @@ def test_of_a_success_the_model_is_asked_what_worked() -> None:
     assert received == replace(sampling, grammar=SUCCESS)
 
 
-def test_an_unconstrained_reflector_sends_no_grammar() -> None:
+def test_an_unconstrained_reflector_sends_no_grammar_and_an_unclear_confidence_is_not_stated() -> None:
     for attempt in (attempt_with(WRONG), passed_attempt()):
         model = says(REPLY)
         LLMReflector(model, Sampling(grammar=GRAMMAR), constrained=False).reflect(TASK, attempt, [])
         assert model.requests[0][1].grammar == ""
+    reflection = LLMReflector(says(REPLY.replace("90%", "high")), Sampling()).reflect(TASK, attempt_with(WRONG), [])
+    assert (reflection.confidence, reflection.confidence_source, reflection.source) == (0.5, "none", "llm")
 
 
 SERVED = (
@@ -203,11 +205,6 @@ def test_json_is_asked_for_constrained_and_understood(shape: str, reply: str, gr
     assert model.requests[0][1].grammar == grammar
     assert all(f'"{key}":' in model.prompt for key in json.loads(reply))
     assert ("Checks that passed:" if passed else "Failing checks:") in model.prompt
-
-
-def test_an_unclear_confidence_is_not_stated() -> None:
-    reflection = LLMReflector(says(REPLY.replace("90%", "high")), Sampling()).reflect(TASK, attempt_with(WRONG), [])
-    assert (reflection.confidence, reflection.confidence_source, reflection.source) == (0.5, "none", "llm")
 
 
 PRIOR = make.reflection(1, root_cause="cause 1.", what_to_change="change 1.")

@@ -71,11 +71,13 @@ def test_a_rejected_reflection_reaches_no_actor() -> None:
         assert "poor reply" not in prompt
 
 
-def test_rejected_words_that_no_model_wrote_stand_in_the_text() -> None:
+def test_rejected_words_that_no_model_wrote_stand_in_the_text_and_the_rules_have_no_severe_flag() -> None:
     reflection = reviewed(Gives(replace(POOR, text="", problem="timeout: late")), "reject")
     assert POOR.root_cause in reflection.text
     assert POOR.what_to_change in reflection.text
     assert reflection.problem == "timeout: late; rejected: no_action, generic"
+    reflection = reviewed(Rules(), "reject")
+    assert not {"no_action", "generic", "duplicate", "short", "misses_check"} & set(reflection.flags)
 
 
 def test_only_severe_flags_are_acted_on_and_the_policy_flag_changes_flags_only() -> None:
@@ -95,11 +97,6 @@ def test_a_failed_model_without_rules_keeps_attempt_and_cost() -> None:
     assert (failed.source, failed.problem, failed.category) == ("failed", "parse_error: lacks CONFIDENCE", "assertion")
     assert (failed.text, failed.usage, failed.confidence_source) == ("no fields here", COST, "none")
     assert not failed.root_cause + failed.what_went_wrong + failed.what_to_change
-
-
-def test_words_of_the_rules_have_no_severe_flag() -> None:
-    reflection = reviewed(Rules(), "reject")
-    assert not {"no_action", "generic", "duplicate", "short", "misses_check"} & set(reflection.flags)
 
 
 FAILURE = ReflectionError("parse_error", "no fields", Completion(text="Sorry, I see.", model="m", usage=COST))

@@ -24,16 +24,13 @@ NULLS = {
 }
 
 
-def test_wealth_is_the_mean_of_the_bets_whatever_the_order_of_the_cases():
+def test_wealth_is_the_mean_of_the_bets_and_fewest_the_wins_that_suffice():
     cases = np.random.default_rng(0).uniform(-1, 1, 30)
     shares = (np.arange(BETS) + 0.5) / BETS
     assert wealth(cases)[-1] == pytest.approx(np.mean([np.prod(1 + share * cases) for share in shares]))
     assert wealth(cases[::-1])[-1] == pytest.approx(wealth(cases)[-1])
     assert wealth([0.0] * 5).tolist() == [1.0] * 5
     assert not is_above_zero([])
-
-
-def test_fewest_is_the_number_of_wins_that_suffice():
     assert is_above_zero([1.0] * fewest(0.01), 0.01)
     assert not is_above_zero([1.0] * (fewest(0.01) - 1), 0.01)
     assert is_above_zero([1.0] * fewest() + [-1.0] * 50)  # it has stopped before

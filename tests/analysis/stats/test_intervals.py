@@ -30,9 +30,11 @@ def test_wilson_agrees_with_scipy(kn, level):
     assert 0 <= low <= k / n <= high <= 1
 
 
-def test_wilson_of_nothing_is_everything():
+def test_wilson_of_nothing_is_everything_and_mcnemar_survives_counts_beyond_floats():
     assert wilson(0, 0) == (0.0, 1.0)
     assert Rate.over([None]) == Rate.of(0, 0) == Rate(k=0, n=0, share=0.0, low=0.0, high=1.0)
+    assert mcnemar(2000, 2000) == pytest.approx(1.0)
+    assert 0 < mcnemar(900, 1100) < 1e-4
 
 
 @pytest.mark.parametrize(
@@ -54,11 +56,6 @@ def test_mcnemar_agrees_with_the_binomial_test(b, c):
 
     expected = binomtest(b, b + c, 0.5).pvalue if b + c else 1.0
     assert mcnemar(b, c) == pytest.approx(expected, rel=1e-9)
-
-
-def test_mcnemar_survives_counts_beyond_floats():
-    assert mcnemar(2000, 2000) == pytest.approx(1.0)
-    assert 0 < mcnemar(900, 1100) < 1e-4
 
 
 @given(tables.filter(lambda table: sum(table) > 1), st.sampled_from([0.3, 0.577, 1.0]))

@@ -41,10 +41,11 @@ def flips(n):
     return itertools.product((-1, 1), repeat=n)
 
 
-def test_many_tasks_are_no_burden():
+def test_many_tasks_are_no_burden_and_an_empty_family_is_empty():
     rng = np.random.default_rng(3)
     first, second = rng.random((5_000, 3)) < 0.5, rng.random((5_000, 3)) < 0.502
     assert 0 < sign_flip(first, second) <= 1
+    assert holm([]) == []
 
 
 @pytest.mark.parametrize(
@@ -75,10 +76,6 @@ def test_holm_agrees_with_statsmodels(p_values):
     with patch("gc.collect"):  # which it calls each time: a second, in a process of many tests
         theirs = multipletests(p_values, method="holm")[1]
     assert holm(p_values) == pytest.approx(theirs)
-
-
-def test_an_empty_family_is_empty():
-    assert holm([]) == []
 
 
 samples = st.integers(1, 200).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n), st.integers(1, n)))

@@ -134,13 +134,17 @@ def test_the_power_of_a_design_is_that_of_arms_drawn_case_by_case(tasks, seeds, 
     assert 0.1 < share < 0.95
 
 
-def test_tasks_that_draw_alike_are_no_more_than_their_clusters():
+def test_tasks_that_draw_alike_are_no_more_than_their_clusters_and_more_comparisons_leave_less_power():
     few = Design(tasks=60, seeds=1, discordance=0.2, difference=0.1)
     many = replace(few, tasks=180, clusters=60)
     shares = {r: detected(replace(many, cluster_agreement=r), 600).share for r in (0.0, 0.5, 1.0)}
     assert shares[1.0] == pytest.approx(detected(few, 600).share, abs=0.07)
     assert shares[0.0] > shares[0.5] > shares[1.0]
     assert shares[0.0] == pytest.approx(detected(replace(few, tasks=180), 600).share, abs=0.1)
+    design = Design(tasks=60, seeds=3, discordance=0.2, difference=0.1)
+    shares = [detected(replace(design, comparisons=m), 300).share for m in (1, 3, 10)]
+    assert shares == sorted(shares, reverse=True)
+    assert shares[0] > shares[2] + 0.1
 
 
 @pytest.mark.parametrize(("tasks", "clusters", "seeds"), [(90, 40, 1), (60, 20, 2)])
@@ -199,13 +203,6 @@ def test_the_fewest_clusters_are_those_whose_agreement_is_significant(comparison
     p_values = [sign_flip(np.zeros((n, 2)), np.ones((n, 2))) * comparisons for n in (least - 1, least)]
     assert p_values[1] <= 0.05 < p_values[0]
     assert minimum(2 * least - 2, least - 1, 2 * least, 1.0, comparisons) is None
-
-
-def test_more_comparisons_leave_less_power():
-    design = Design(tasks=60, seeds=3, discordance=0.2, difference=0.1)
-    shares = [detected(replace(design, comparisons=m), 300).share for m in (1, 3, 10)]
-    assert shares == sorted(shares, reverse=True)
-    assert shares[0] > shares[2] + 0.1
 
 
 def test_detectable_difference_reaches_the_requested_power_and_five_tasks_have_none():

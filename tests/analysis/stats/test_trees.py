@@ -64,14 +64,11 @@ def test_pass_at_t_equals_olaussons_resampling_at_every_spot_of_the_grid():
         assert (np.abs(drawn.mean(axis=0) - (exact, tokens)) <= 3 * errors + 1e-9).all(), (n_p, n_r)
 
 
-def test_without_repairs_it_is_pass_at_k_and_costs_no_reflection():
+def test_without_repairs_it_is_pass_at_k_without_reflection_and_a_tree_that_was_cut_is_refused():
     programs = tree(random.Random(2), 10, 3)
     c = sum(each.passed for each in programs)
     assert pass_at(programs, 0)[1:] == pytest.approx([1 - comb(10 - c, k) / comb(10, k) for k in range(1, 11)])
     assert tokens_of_program(programs, 0) == DRAW
-
-
-def test_a_tree_that_was_cut_is_refused():
     programs = tree(random.Random(3), 3, 2, first=0)
     assert pass_at(programs, 2).shape == (4,)
     with pytest.raises(DataError, match="got a failed program with 2 repairs, as of a tree that was cut, expected 3"):

@@ -154,13 +154,10 @@ def test_the_command_opens_this_database_on_this_machine_alone_and_starts_no_ser
     assert (tracker.site, tracker.command, tracker.database) == ("http://tracking.example:8080", "", None)
 
 
-def test_a_missing_mlflow_is_said_before_the_run(monkeypatch):
+def test_a_missing_mlflow_is_said_before_the_run_and_the_null_tracker_writes_nothing(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "mlflow", None)
     with pytest.raises(TrackerError, match="pip install 'mlflow"):
         MlflowTracker()
-
-
-def test_the_null_tracker_writes_nothing_and_has_no_link(tmp_path):
     assert (NullTracker().track(tmp_path), NullTracker().track_arms([tmp_path])) == ("", {})
     assert list(tmp_path.iterdir()) == []
 

@@ -55,16 +55,13 @@ def test_a_sample_is_in_benchmark_order_and_hangs_on_its_seed() -> None:
     assert names(LETTERS.select(sample=5, seed=1)) != names(LETTERS.sample(5, 0))
 
 
-def test_ids_are_taken_in_benchmark_order_and_unknown_ones_are_all_named() -> None:
+def test_ids_are_taken_in_benchmark_order_then_a_sample_then_a_limit() -> None:
     assert names(LETTERS.only(["L/p", "L/q", "L/p"])) == "qp"
     assert names(LETTERS.only("L/p")) == "p"
     with pytest.raises(ValueError, match=r"benchmark\.ids: .*'L/q2'.*did you mean 'L/q'.*'zebra'"):
         LETTERS.only(["L/q", "zebra", "L/q2"])
     with pytest.raises(ValueError, match=r"benchmark\.ids"):
         LETTERS.only([])
-
-
-def test_select_narrows_by_ids_then_sample_then_limit() -> None:
     assert LETTERS.select() == LETTERS
     assert names(LETTERS.select(limit=99)) == "qwertyuiop"
     ids = [f"L/{letter}" for letter in "poiuy"]

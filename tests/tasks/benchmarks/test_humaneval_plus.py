@@ -119,9 +119,11 @@ def test_numbers_are_not_spread_over_sequences_as_numpy_does(task_of, expected, 
     assert not holds(task.hidden_tests, task.setup, program)
 
 
-def test_every_check_meets_fresh_arguments(task_of):
+def test_every_check_meets_fresh_arguments_and_a_call_of_check_is_kept(task_of):
     task = task_of(row(hub_test("[[[1]], [[1], 2]]", "[1, 1]")))
     assert holds(task.hidden_tests, task.setup, "def f(x, y=1):\n    x.append(y)\n    return len(x) - 1\n")
+    test = "def check(candidate):\n    assert candidate(1) == 2\n\ncheck(f)\n"
+    assert task_of(row(test)).hidden_tests == (test,)
 
 
 @pytest.mark.parametrize(("inputs", "results", "loop"), [
@@ -149,11 +151,6 @@ def test_one_check_needs_no_numpy_for_its_comparison(task_of, sandbox):
         close = "def f(x):\n    return [x / 3 + 1e-8, 1]\n"
         assert run_tests(sandbox, task, close, task.hidden_tests).outcome == rounded
         assert run_tests(sandbox, task, "def f(x):\n    return [x, 1]\n", task.hidden_tests).outcome == "fail"
-
-
-def test_a_call_of_check_that_is_there_is_kept(task_of):
-    test = "def check(candidate):\n    assert candidate(1) == 2\n\ncheck(f)\n"
-    assert task_of(row(test)).hidden_tests == (test,)
 
 
 def test_roots_are_judged_by_the_polynomial(task_of):

@@ -53,15 +53,12 @@ def test_a_full_row_becomes_a_task(written):
     assert task.setup == ""
 
 
-def test_canonical_solutions_pass_and_prompts_alone_do_not(written, sandbox):
+def test_canonical_solutions_and_bodies_pass_and_prompts_alone_do_not(written, sandbox):
     for task in mbpp(written(FULL, SANITIZED, TREE), challenge=True, split="all"):
         tests = task.visible_tests + task.hidden_tests
         assert run_tests(sandbox, task, task.prompt + task.canonical_solution, tests).passed
         assert run_tests(sandbox, task, task.canonical_solution, tests).passed
         assert not run_tests(sandbox, task, task.prompt, tests).passed
-
-
-def test_a_body_completes_the_prompt(written, sandbox):
     (task,) = mbpp(written(SANITIZED))
     assert run_tests(sandbox, task, task.prompt + "    return n**0.5\n", task.hidden_tests).passed
 

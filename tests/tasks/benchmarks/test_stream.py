@@ -115,15 +115,12 @@ def test_ids_that_look_like_a_later_pass_are_refused():
             stream(whole, passes=passes)
 
 
-def test_near_duplicates_across_the_split_are_counted_and_one_is_named():
+def test_near_duplicates_across_the_split_and_repetitions_of_other_clusters_are_counted():
     pair = benchmark(12, per_cluster=1)  # tasks 6 to 11 have the texts of 0 to 5
     split = next(s for s in (Split(test=0.5, seed=n) for n in range(9)) if _twins(s.ids(pair)["test"]) > 0)
     line = overlap(stream(pair, split=split, passes=2))
     assert line.startswith("split: 6 train tasks in 6 clusters and 6 test tasks in 6 clusters; ")
     assert f"among these: {_twins(split.ids(pair)['test'])} (cosine >= 0.7), such as own/" in line
-
-
-def test_repetitions_in_a_stream_are_of_earlier_tasks_of_other_clusters():
     pairs = repeated(benchmark(12, per_cluster=1).tasks)
     assert [(pair.later, pair.earlier) for pair in pairs] == [(f"own/{n + 6}", f"own/{n}") for n in range(6)]
     assert repeated(benchmark(12)[2:].tasks) == []  # the equal ones share a cluster

@@ -50,11 +50,16 @@ def test_what_is_not_plainly_an_example_is_left_out(docstring: str) -> None:
     assert examples(docstring) == []
 
 
-def test_examples_come_once_and_in_order_of_appearance() -> None:
+def test_examples_come_once_and_in_order_of_appearance_and_sloppy_prompts_warn_nobody(
+    recwarn: pytest.WarningsRecorder,
+) -> None:
     docstring = "f(3) => 3\n>>> f(2)\n2\n\nf(1) => 1, f(3) => 3\nFor x = 0 the output should be 0\nf(2) == 2"
     assert examples(docstring) == ["f(3) == 3", "f(2) == 2", "f(1) == 1", "f(0) == 0"]
     # Doctests of broken indentation do not hide the prose.
     assert examples(">>> f(1)\n2\n  >>>f(2)\n3\n\nf(3) => 4") == ["f(3) == 4"]
+    assert examples("f('\\d') == 1if 2 else 3\nf('\\d') == 2") == [r"f('\\d') == 2"]
+    visible_tests('def f(x):\n    """ \\d """\n', "f")
+    assert not recwarn.list
 
 
 @pytest.mark.parametrize(
@@ -70,12 +75,6 @@ def test_examples_come_once_and_in_order_of_appearance() -> None:
 )  # fmt: skip
 def test_the_docstring_of_the_entry_point_alone_is_read(prompt: str, expected: tuple[str, ...]) -> None:
     assert visible_tests(prompt, "f") == tuple(f"assert {text}" for text in expected)
-
-
-def test_sloppy_prompts_warn_nobody(recwarn: pytest.WarningsRecorder) -> None:
-    assert examples("f('\\d') == 1if 2 else 3\nf('\\d') == 2") == [r"f('\\d') == 2"]
-    visible_tests('def f(x):\n    """ \\d """\n', "f")
-    assert not recwarn.list
 
 
 FRAGMENTS = st.sampled_from(

@@ -90,15 +90,12 @@ def test_an_impossible_weight_or_tool_is_refused_by_name(sandbox, options, messa
         Combined(sandbox, **options)
 
 
-def test_a_correct_clean_program_has_the_full_reward(sandbox, task):
+def test_a_correct_clean_program_has_the_full_reward_and_the_verdict_is_that_of_the_unit_tests(sandbox, task):
     result = Combined(sandbox).evaluate(task, trajectory(RIGHT))
     assert (result.passed, result.outcome, result.reward) == (True, "pass", 1.0)
     assert result.components == {"tests": 1.0, "types": 1.0, "lint": 1.0}
     assert [check.kind for check in result.checks] == ["test", "type", "lint"]
     assert result.feedback == ""
-
-
-def test_the_verdict_of_the_tests_is_that_of_the_unit_tests(sandbox, task):
     for program in (RIGHT, "def double(x) -> str:\n    return 2 * x\n", "def double(x):\n    return y\n"):
         alone = UnitTests(sandbox).evaluate(task, trajectory(program))
         combined = Combined(sandbox).evaluate(task, trajectory(program))

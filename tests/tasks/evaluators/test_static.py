@@ -58,10 +58,14 @@ def test_a_type_error_is_a_check_with_its_rule_line_and_source(task, tool, rule)
     assert "`return 2 * x`" in evaluation.feedback and rule in evaluation.feedback
 
 
-def test_lint_finds_the_undefined_name_and_not_the_unused_import(task):
+def test_lint_knows_this_pythons_syntax_and_names_and_types_no_package_of_the_lab(task):
     evaluation = judged("ruff", task, "import os\n" + UNTIDY)
     assert [(check.kind, check.error_type, check.line) for check in evaluation.checks] == [("lint", "F821", 3)]
     assert evaluation.verification_type == "lint"
+    evaluation = judged("ty", task, "import msgspec\n")
+    assert [check.error_type for check in evaluation.checks] == ["import-not-found"]
+    newest = "def double(x):\n    try:\n        return 2 * x\n    except* ValueError:\n        raise\n"
+    assert judged("ruff", task, newest.replace("        return 2 * x", "        print(x)")).passed
 
 
 @pytest.mark.parametrize("tool", ["ty", "mypy", "ruff"])
@@ -99,16 +103,6 @@ def test_configuration_further_up_is_not_read(task, tmp_path, monkeypatch):
         tools._environment.cache_clear()
 
 
-def test_packages_of_the_lab_are_not_there_for_the_program(task):
-    evaluation = judged("ty", task, "import msgspec\n")
-    assert [check.error_type for check in evaluation.checks] == ["import-not-found"]
-
-
-def test_the_syntax_of_this_python_is_understood(task):
-    newest = "def double(x):\n    try:\n        return 2 * x\n    except* ValueError:\n        raise\n"
-    assert judged("ruff", task, newest.replace("        return 2 * x", "        print(x)")).passed
-
-
 def test_canonical_solutions_are_hardly_ever_called_wrong(task):
     programs = [known.prompt + known.canonical_solution for known in humaneval()[15:35]]
     flagged = [[judged(tool, task, program).passed for program in programs].count(False) for tool in ("ty", "ruff")]
@@ -128,12 +122,6 @@ def test_a_broken_tool_gives_no_verdict_and_no_exception(task, impostor, script,
     assert (evaluation.passed, evaluation.outcome, evaluation.reward) == (False, "harness_error", 0.0)
     assert message in evaluation.issues[0]
     assert evaluation.issues[0].startswith("lint by ruff did not run: ")
-
-
-def test_a_tool_that_hangs_is_ended(task, impostor, monkeypatch):
-    monkeypatch.setattr(tools, "SECONDS", 0.2)
-    impostor("ty", "exec sleep 60")
-    assert "ended after 0.2 seconds" in judged("ty", task, CLEAN).issues[0]
 
 
 def test_only_valid_findings_are_cached(task, impostor, tmp_path):
@@ -200,19 +188,19 @@ def test_hostile_text_is_never_an_exception_nor_a_pass(task, tool, name):
     evaluation.feedback.encode()
 
 
-def test_without_a_program_the_tool_does_not_run(task, impostor):
+def test_without_a_program_no_tool_runs_and_one_that_hangs_is_ended(task, impostor, monkeypatch):
     impostor("ty", "exit 9")
     evaluation = judged("ty", task, "  \n")
     assert (evaluation.outcome, evaluation.reward) == ("extraction_failed", 0.0)
     assert "no code for double" in evaluation.issues[0]
+    monkeypatch.setattr(tools, "SECONDS", 0.2)
+    impostor("ty", "exec sleep 60")
+    assert "ended after 0.2 seconds" in judged("ty", task, CLEAN).issues[0]
 
 
-def test_feedback_counts_what_it_leaves_out(task):
+def test_feedback_counts_what_it_leaves_out_and_equal_sizes_are_never_confused(task):
     assert "and 2 more" in judged("ruff", task, "a\nb\nc\nd\ne\n").feedback
     assert "and at least 17 more" in judged("ruff", task, "x\n" * 50).feedback
-
-
-def test_programs_of_equal_size_are_never_confused(task):
     passed = [judged("mypy", task, text).passed for text in ("x: int = 100\n", "x: int = '1'\n", "x: int = 200\n")]
     assert passed == [True, False, True]
 

@@ -346,13 +346,10 @@ def test_no_result_grows_in_the_lab():
     assert judge(prepare("assert set(f()) == {1}", "f").test, [many])["outcome"] in ("error", "fail")
 
 
-def test_nearly_all_hidden_checks_of_humaneval_are_split():
+def test_nearly_all_hidden_checks_of_humaneval_are_split_and_preparing_warns_of_nothing(recwarn):
     prepared = [prepare(check, task.entry_point) for task in humaneval() for check in task.hidden_tests]
     whole = sum(check.calls is None for check in prepared)
     assert (len(prepared), whole) == (1181, 6)
-
-
-def test_preparing_a_check_warns_of_nothing(recwarn):
     for check in ("assert f('\\d') == 1", "for x in 'a':\n    assert f('\\d') is 1"):
         assert prepare(check, "f").name
     assert [str(warning.message) for warning in recwarn] == []

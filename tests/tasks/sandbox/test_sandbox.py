@@ -23,12 +23,16 @@ def outcome(sandbox, program, checks=CHECK):
     return sandbox.run(program, "f", checks).checks[0].outcome
 
 
-def test_every_check_has_its_own_result(sandbox):
+def test_every_check_has_its_own_result_and_lone_surrogates_become_question_marks(sandbox):
     program = "def f(x):\n    return x + 1\n"
     execution = sandbox.run(program, "f", ["assert f(1) == 2", "assert f(1) == 3", "assert f('a')"])
     assert [check.outcome for check in execution.checks] == ["pass", "fail", "error"]
     assert execution.checks[1].message == "expected 3, got 2"
     assert (execution.checks[2].error_type, execution.checks[2].line) == ("TypeError", 2)
+    check = sandbox.run("def f(x):\n    raise ValueError('\\ud800')\n", "f", CHECK).checks[0]
+    assert (check.error_type, check.message) == ("ValueError", "?")
+    check = sandbox.run("def f(x):\n    return '\\ud800'\n", "f", CHECK).checks[0]
+    assert check.message.encode()
 
 
 @pytest.mark.parametrize("program", ["def f(x) return 2", "def g(x):\n    return 2", ""])
@@ -64,13 +68,6 @@ def test_files_do_not_reach_the_next_candidate(monkeypatch, mess):
         assert own._started == [server]
     assert server.process.poll() is not None
     assert not Path(server.folder).exists()
-
-
-def test_lone_surrogates_in_messages_become_question_marks(sandbox):
-    check = sandbox.run("def f(x):\n    raise ValueError('\\ud800')\n", "f", CHECK).checks[0]
-    assert (check.error_type, check.message) == ("ValueError", "?")
-    check = sandbox.run("def f(x):\n    return '\\ud800'\n", "f", CHECK).checks[0]
-    assert check.message.encode()
 
 
 def test_feedback_and_random_numbers_are_the_same_in_every_run(sandbox):

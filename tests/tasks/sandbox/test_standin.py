@@ -57,20 +57,17 @@ def test_forged_messages_are_at_most_another_answer(sandbox, descriptor, message
     assert outcome in ("fail", "error", "early_exit")
 
 
-def test_a_candidate_that_ends_cannot_be_caught(sandbox):
+def test_a_candidate_that_ends_cannot_be_caught_and_a_refused_argument_is_no_expected_error(sandbox):
     program = "import os\ndef f(x):\n    os._exit(0)\n"
     check = "try:\n    f(1)\nexcept BaseException:\n    pass"
     assert sandbox.run(program, "f", [check]).checks[0].outcome == "early_exit"
-
-
-REFUSED = "x = []\nfor _ in range(100_000):\n    x = [x]\ntry:\n    f(x)\nexcept TypeError:\n    pass"
-
-
-def test_a_refused_argument_is_no_error_that_a_check_may_expect(sandbox):
     checks = [REFUSED, "for n in (1,):\n    assert f(n) == 2"]
     first, second = sandbox.run("def f(x): return 2", "f", checks).checks
     assert (first.outcome, first.error_type, first.in_process) == ("error", "TypeError", False)
     assert (second.outcome, second.in_process) == ("pass", False)
+
+
+REFUSED = "x = []\nfor _ in range(100_000):\n    x = [x]\ntry:\n    f(x)\nexcept TypeError:\n    pass"
 
 
 def test_a_late_call_of_the_tests_function_is_an_error_of_its_thread(sandbox):
@@ -167,11 +164,17 @@ def test_what_needs_more_and_what_shares_names_with_it_runs_beside_the_program()
     assert [check.in_process for check in prepare_all(checks, "f", "")] == [True, True, False, False, False]
 
 
-def test_only_the_check_that_needs_more_is_marked(sandbox):
+def test_checks_and_set_ups_that_need_more_are_marked_and_forgeable(sandbox):
     program = "def f(x, g=abs): return g(x)"
     checks = ["assert f(-1) == 1", "for x in (-1,):\n    assert f(x) == 1", "g = lambda x: 7\nassert f(1, g) == 7"]
     results = sandbox.run(program, "f", checks).checks
     assert [(c.outcome, c.in_process) for c in results] == [("pass", False), ("pass", False), ("pass", True)]
+    setup = "g = f(2)\ntry:\n    R = g(3)\nexcept TypeError:\n    R = None\n"
+    (check,) = sandbox.run("def f(x): return lambda y: x + y", "f", ["assert R == 5"], setup).checks
+    assert (check.outcome, check.in_process) == ("pass", True)
+    program = "import math\nmath.isclose = lambda *x, **y: True\ndef f(x): return 1\n"
+    result = sandbox.run(program, "f", ["for x in [1]:\n    assert math.isclose(f(x), 2)"]).checks[0]
+    assert (result.outcome, result.in_process) == ("pass", True)
 
 
 def test_the_setup_stays_out_of_the_program_where_all_checks_run_apart(sandbox):
@@ -254,23 +257,11 @@ def test_a_program_cannot_report_that_its_check_called_a_result(sandbox, program
         assert not {c.outcome for c in results} & {"pass", "called"}
 
 
-def test_a_setup_that_calls_a_result_counts_beside_the_program(sandbox):
-    setup = "g = f(2)\ntry:\n    R = g(3)\nexcept TypeError:\n    R = None\n"
-    (check,) = sandbox.run("def f(x): return lambda y: x + y", "f", ["assert R == 5"], setup).checks
-    assert (check.outcome, check.in_process) == ("pass", True)
-
-
 @pytest.mark.parametrize("check", ["assert f(2)(3) == 5", "g = f(2)\nassert g(3) == 5", "assert [f(2)][0](3) == 5"])
 def test_a_check_that_calls_a_result_counts_beside_the_program_and_others_apart(sandbox, check):
     others = ["for _ in [1]:\n    assert f(1)", "assert f(1) == 2"]
     results = sandbox.run("def f(x): return lambda y: x + y", "f", [check, *others]).checks
     assert [(c.outcome, c.in_process) for c in results] == [("pass", True), ("pass", False), ("fail", False)]
-
-
-def test_a_check_in_process_is_forgeable_and_marked(sandbox):
-    program = "import math\nmath.isclose = lambda *x, **y: True\ndef f(x): return 1\n"
-    result = sandbox.run(program, "f", ["for x in [1]:\n    assert math.isclose(f(x), 2)"]).checks[0]
-    assert (result.outcome, result.in_process) == ("pass", True)
 
 
 @pytest.mark.parametrize("check", [

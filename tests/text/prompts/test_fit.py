@@ -105,10 +105,14 @@ def test_the_most_needed_comes_first():
     assert orders[0] == [] and orders[-1] == ORDER
 
 
-def test_what_does_not_fit_is_skipped_and_the_next_one_tried():
+def test_what_does_not_fit_is_skipped_and_what_is_shown_keeps_its_order():
     memory = replace(MEMORY, others=(), own=(episode("small", 20), episode("large", 800), episode("new", 20)))
     fitted = Prompts().fit("solve", 250, memory, **ABOUT)
     assert "large" in fitted.left_out and not {"small", "new"} & set(fitted.left_out)
+    space = estimated(Prompts().render("solve", memory=replace(MEMORY, session="", insights=()), **ABOUT))
+    text = Prompts().fit("solve", space, MEMORY, **ABOUT).text
+    assert text.count("similar task, which") == 2
+    assert text.rindex("similar task, which") < text.rindex("\nAttempt 1:")
 
 
 @pytest.mark.parametrize("name", ["solve", "continue_solve"])
@@ -141,13 +145,6 @@ def test_without_room_for_its_frame_one_line_says_what_to_change(variant, name, 
         assert line in text and not left_out and estimated(text) <= space
     passed = replace(newest, passed=True)
     assert prompts.fit(name, least, Recollection(own=(passed,)), **about).left_out == ("new",)
-
-
-def test_what_is_shown_keeps_its_order():
-    space = estimated(Prompts().render("solve", memory=replace(MEMORY, session="", insights=()), **ABOUT))
-    text = Prompts().fit("solve", space, MEMORY, **ABOUT).text
-    assert text.count("similar task, which") == 2
-    assert text.rindex("similar task, which") < text.rindex("\nAttempt 1:")
 
 
 def test_a_task_that_is_too_long_alone_is_left_as_it_is():

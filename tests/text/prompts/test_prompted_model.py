@@ -138,13 +138,10 @@ def test_a_continuation_is_the_prompt_once_and_what_was_added(variant):
     assert [message.role for message in answer.messages] == ["assistant"]
 
 
-def test_every_prompt_of_humaneval_can_be_continued():
+def test_every_prompt_of_humaneval_can_be_continued_and_text_after_it_is_part_of_the_program():
     for task in humaneval().tasks:
         text = Prompts().render("continue_solve", prompt=task.prompt, task_id="t", memory=Recollection())
         assert continued(text, "\n    pass", task).program == task.prompt.rstrip() + "\n    pass\n"
-
-
-def test_text_after_the_prompt_is_part_of_the_program():
     assert continued('# memory\ndef f(x):\n    """Twice x."""\n    # So:', " 2 * x", TASK).program.endswith(
         '"""Twice x."""\n    # So: 2 * x\n'
     )

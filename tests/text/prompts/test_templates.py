@@ -99,13 +99,10 @@ def test_every_missing_variable_is_an_error_and_is_named(name):
                 Prompts(variant).render(name, **values)
 
 
-def test_every_file_has_a_digest_and_the_examples_too():
+def test_every_file_has_a_digest_and_includes_templates_of_its_variant():
     file_digests = digests()
     assert sorted(file_digests) == sorted([*FILES, "examples.json"])
     assert len(set(file_digests.values())) == len(file_digests)
-
-
-def test_included_templates_are_of_the_same_variant():
     texts = [rendered("solve", variant, memory=MEMORIES["one"]) for variant in VARIANTS]
     assert [text.count("[self-reflection on it]") for text in texts] == [0, 0, 1]
 
@@ -264,17 +261,14 @@ def test_an_own_episode_of_a_continuation_has_a_heading(variant):
     assert "previous failures" not in text, "it is untrue of a task that passed"
 
 
-def test_a_continuation_shows_a_program_that_passed():
-    passed = episode(1, code=PROMPT + "    return 2 * x\n", task_description=PROMPT, passed=True)
-    text = rendered("continue_solve", "default", memory=Recollection(own=(passed,)))
-    assert "# My attempt 1 at the function below passed:\n# def double(x):\n#     return 2 * x\n" in text
-
-
-def test_a_program_is_shown_by_both_ends_and_stays_a_program():
+def test_a_program_is_shown_by_both_ends_and_one_that_passed_in_a_continuation():
     code = "def f():\n" + "    x = 1\n" * 400 + "    return x"
     for variant in VARIANTS:
         text = rendered("solve", variant, memory=Recollection(own=(episode(1, code=code),)))
         assert "def f():" in text and "    return x\n```" in text and "…" not in text
+    passed = episode(1, code=PROMPT + "    return 2 * x\n", task_description=PROMPT, passed=True)
+    text = rendered("continue_solve", "default", memory=Recollection(own=(passed,)))
+    assert "# My attempt 1 at the function below passed:\n# def double(x):\n#     return 2 * x\n" in text
 
 
 @pytest.mark.parametrize("name", ["reflect_service", "reflect_session", "reflect_success"])
