@@ -272,14 +272,11 @@ def test_only_a_beginning_with_the_same_items_is_shared(root, runs, tmp_path):
     assert load_cases(save_cases(tmp_path / "cases.csv", pair))[0].memory == pair[0].memory
 
 
-def test_what_is_missing_is_said_below_the_table(runs):
+def test_what_is_missing_is_said_below_the_table_and_an_upper_bound_is_marked_and_no_metric(runs, tmp_path):
     _, comparison = side_by_side([runs[0], runs[3]])
     (table,) = [sheet for sheet in sheets(comparison) if sheet.key == "memory"]
     assert [line[2:] for line in table.rows] == [("none: see below", "-", "-", "-")]
     assert "reflexion: no online utility: it needs a frozen run with memory.shared.items.after=0" in table.caption
-
-
-def test_measures_of_an_upper_bound_are_marked_and_no_metrics(runs, tmp_path):
     bounds = [changed(run, tmp_path, shows_solutions=True) for run in runs]
     _, comparison = side_by_side(bounds)
     (row,) = comparison.rows

@@ -12,16 +12,13 @@ def sample(number, run="", feedback=(), logged=None, program="x", task_id=None):
     return Sample(id=f"{run}{number}", task_id=task_id or f"HumanEval/{number}", run=run, feedback=feedback, **own)
 
 
-def test_hidden_asserts_in_feedback_are_counted_in_any_form():
+def test_hidden_asserts_in_feedback_are_counted_in_any_form_also_where_a_prompt_is_no_python():
     feedback = ("assert f( 7 )==8", 'assert f("a, b") == "c"', "assert f(1) == 2  # output: 3", "assert f(3) == 4")
     findings = leaks([sample(0, feedback=feedback), sample(1, feedback=("assert f(1) == 2",)), sample(2)])
     assert (findings.shown, findings.shown_hidden) == (5, 4)
     assert (findings.shown_beyond_prompt, findings.samples_beyond_prompt) == (2, 1)
     # A longer assert is not the shorter one that it begins with.
     assert leaks([sample(0, feedback=("assert f(7) == 80", "assert f(7) == "))]).shown_hidden == 0
-
-
-def test_a_prompt_that_is_no_python_has_no_examples():
     odd = Sample(id="a", task_id="a", entry_point="f", prompt="(" * 300, program="", tests=HIDDEN, feedback=HIDDEN[2:])
     assert (leaks([odd]).shown_hidden, leaks([odd]).shown_beyond_prompt) == (1, 1)
 

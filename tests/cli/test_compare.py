@@ -42,11 +42,15 @@ def run_command(capsys):
     return call
 
 
-def test_compare_prints_the_table_of_distinct_runs(four, run_command):
+def test_compare_prints_the_table_of_distinct_runs_by_baseline_and_unit(four, run_command):
     code, text, _ = run_command("compare", *four, four[0], f"{four[0]}/", "--full")
     assert code == 0
     assert "Difference to feedback_only" in text and "75.0 [" in text
     assert "4 x 2" in text, "each run once"
+    code, text, _ = run_command("compare", *four, "--baseline", "words", "--unit", "calls", "--full")
+    assert code == 0
+    assert "Difference to words" in text and "attempts: 2" in text
+    assert "tokens" not in text.partition("Price of a further attempt")[2].partition("Errors")[0]
 
 
 def test_warnings_give_way_to_arms(four, run_command, monkeypatch):
@@ -99,13 +103,6 @@ def test_beside_a_single_attempt_nothing_is_equal_by_construction(run, capsys, l
         assert "as run" in text and "compl. tokens" not in text
     assert main(["compare", *runs, "--json"]) == 0
     assert "equal_attempts" in {line.get("budget") for line in json.loads(capsys.readouterr().out)["lines"]}
-
-
-def test_compare_takes_baseline_and_unit(four, run_command):
-    code, text, _ = run_command("compare", *four, "--baseline", "words", "--unit", "calls", "--full")
-    assert code == 0
-    assert "Difference to words" in text and "attempts: 2" in text
-    assert "tokens" not in text.partition("Price of a further attempt")[2].partition("Errors")[0]
 
 
 def test_by_default_the_lines_are_at_equal_attempts_completion_tokens_and_tokens(four, run_command, tmp_path):
@@ -261,14 +258,11 @@ def free_actor(run, respent):
     return run("free", attempts=respent(verdicts, free, reflected=cheap), prices=prices)
 
 
-def test_a_report_is_made_where_first_attempts_cost_nothing(free_actor, tmp_path):
+def test_a_report_is_made_where_first_attempts_cost_nothing_and_small_sums_keep_six_digits(free_actor, tmp_path):
     assert main(["report", free_actor, "--out", str(tmp_path / "out")]) == 0
     spends = [float(row["mean_a_case"]) for row in _rows(tmp_path / "out" / "budget.csv") if row["unit"] == "cost"]
     assert spends[0] == 0 < spends[1] < spends[2]
     assert (tmp_path / "out" / "budget.png").exists()
-
-
-def test_small_sums_of_money_keep_six_significant_digits(free_actor, tmp_path):
     assert main(["compare", free_actor, "--csv", str(tmp_path / "table.csv")]) == 0
     values = {metric: float(line["value"]) for (_, metric, _), line in lines_of(tmp_path / "table.csv").items()}
     assert [values["cost"], values["cost_per_case"]] == pytest.approx([3 * 8.6e-7, 8.6e-7], rel=1e-5)

@@ -23,15 +23,12 @@ def run(tmp_path_factory):
     return folder
 
 
-def test_log_begins_with_size_and_cost_and_shows_operations_by_round(lab, run):
+def test_log_shows_size_cost_and_operations_by_round_and_names_those_of_one(lab, run):
     page = lab("memory", "log", run, "--json")
     assert f"{run.name}: 4 items" in page.out
     assert "curator: calls 4, rounds 2, tokens 0; unreadable replies 0, prompts too long 0" in page.out
     assert len(page.raw.splitlines()) <= 16
     assert [update["round"] for update in page.json["updates"]] == [0, 0, 1, 1]
-
-
-def test_log_of_a_round_names_its_operations(lab, run):
     task = RunFolder(run).updates[2].task_ids[0]
     out = lab("memory", "log", run, "--round", "1").out
     assert f"call 0, {task}: 1 operations add item-" in out

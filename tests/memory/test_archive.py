@@ -267,13 +267,19 @@ def test_concurrent_runs_lose_neither_a_cause_nor_a_use(tmp_path):
     assert next(store.read(Wisdom)).sources == tuple(episode.episode_id for episode in store.read(Episode))
 
 
-def test_an_attempt_without_a_verdict_is_no_use_of_wisdom():
+def test_an_attempt_without_a_verdict_is_no_use_of_wisdom_and_no_outcome():
     known = archive("ab")
     (entry,) = known.book
     record = attempt("c", passed=True, wisdom=(entry.wisdom_id,))
     unjudged = replace(record, evaluation=Evaluation(passed=False, outcome="no_tests", reward=0.0))
     known.absorb(learnt("c", *[unjudged] * 9))
     assert known.book[entry.wisdom_id].use_count == 0
+    known = archive()
+    unknown = replace(attempt("c", 2), evaluation=Evaluation(passed=False, outcome="harness_error", reward=0.0))
+    known.absorb(learnt("c", attempt("c"), unknown))
+    assert (known.outcomes, similar(known), similar(known, outcome="failed")) == ({}, ["c", "c"], ["c"])
+    known.absorb([*learnt("a", attempt("a"), attempt("a", 2), attempt("a", 3, passed=True)), *failed("b")])
+    assert known.outcomes == {"assertion": (1, 2)}
 
 
 def test_usage_outlives_the_episodes_that_it_was_counted_from():
@@ -341,15 +347,6 @@ def test_an_episode_keeps_the_feedback_verdict_and_its_provenance():
         "trajectory": "Turns: 1, Tools: none, Status: complete",
     }
     assert episode.metadata == about
-
-
-def test_outcomes_count_reflected_failures_and_their_fixes_but_no_unknown_verdict():
-    known = archive()
-    unknown = replace(attempt("c", 2), evaluation=Evaluation(passed=False, outcome="harness_error", reward=0.0))
-    known.absorb(learnt("c", attempt("c"), unknown))
-    assert (known.outcomes, similar(known), similar(known, outcome="failed")) == ({}, ["c", "c"], ["c"])
-    known.absorb([*learnt("a", attempt("a"), attempt("a", 2), attempt("a", 3, passed=True)), *failed("b")])
-    assert known.outcomes == {"assertion": (1, 2)}
 
 
 @pytest.mark.parametrize("outcome", ["passed", "failed"])

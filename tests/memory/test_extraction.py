@@ -48,16 +48,13 @@ def test_causes_that_never_recur_are_no_wisdom_and_others_come_in_the_order_of_t
     assert len({wisdom.wisdom_id for wisdom in extraction}) == 3
 
 
-def test_the_id_follows_from_the_normalised_cause_alone():
+def test_the_id_follows_from_the_cause_alone_and_the_same_episodes_change_nothing():
     (first,) = wisdom_of([episode(1, "index 3 is missing"), episode(2, "index 4 is missing")])
     (other,) = wisdom_of([episode(7, "Index 9 is missing!", code="class A"), episode(8, "index 1 is missing")])
     assert first.wisdom_id == other.wisdom_id
     assert first.wisdom_id.startswith("wis-")
     assert len(first.wisdom_id) == len("wis-") + 12
     assert (first.pattern, other.pattern) == ("index 3 is missing", "Index 9 is missing!")
-
-
-def test_the_same_episodes_twice_change_nothing():
     episodes = [episode(1), episode(2), episode(3, episode_id="")]
     assert wisdom_of(episodes * 2) == wisdom_of(episodes)
     whole = RecurringCauses()

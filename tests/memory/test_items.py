@@ -149,16 +149,13 @@ def finished(number: int) -> Finished:
     return CuratedMemory(Scripted(), ItemLimits()).finished(task, [builders.attempt(task_id=task.task_id)])
 
 
-def test_each_call_of_a_round_sees_the_operations_of_the_calls_before_it():
+def test_each_call_of_a_round_sees_the_operations_before_it_and_logged_ones_are_not_made_again():
     memory = CuratedMemory(Scripted(), ItemLimits())
     updates = list(memory.learn(0, [finished(1), finished(2)]))
     assert [item.text for item in memory.memory.items] == ["t/1 after 0", "t/2 after 1"]
     assert [(update.round, update.call, update.items) for update in updates] == [(0, 0, 1), (0, 1, 2)]
     assert after((), updates) == memory.memory.items
     assert after((), [*updates, *memory.learn(1, [finished(3)])], rounds=1) == after((), updates)
-
-
-def test_logged_calls_are_not_made_again_and_give_the_same_memory():
     first = CuratedMemory(Scripted(), ItemLimits())
     updates = list(first.learn(0, [finished(1), finished(2)]))
     again = CuratedMemory(Scripted(), ItemLimits())

@@ -45,13 +45,18 @@ def changed(path, values):
     path.write_text(json.dumps(content))
 
 
-def test_a_loop_comes_back_as_it_was_written(files):
+def test_a_loop_comes_back_as_it_was_written_in_json_that_a_person_can_read(files):
     written = [reflection_file(number) for number in range(1, 6)]
     paths = [files.write(file) for file in written]
     assert [path.name for path in paths] == ["001.json", "002.json", "003.json", "004.json", "005.json"]
     assert ReflectionFiles(files.folder).read("my-loop") == written
     assert written[-1].memory_metadata == MemoryMetadata(3, 3, (2, 3, 4), 5)
     assert reflection_file(6, passed=True, reflection=None).memory_metadata == MemoryMetadata(3, 3, (2, 3, 4), 5)
+    text = files.write(reflection_file(1)).read_text(encoding="utf-8")
+    assert '\n    "reward_signal": 0.5,\n' in text
+    assert SCHEMA.is_valid(json.loads(text))
+    assert "π" in text
+    assert msgspec.json.decode(text, type=ReflectionFile) == reflection_file(1)
 
 
 def test_attempts_are_in_numeric_order_without_those_of_a_longer_earlier_start(files):
@@ -213,11 +218,3 @@ def test_a_disk_that_takes_nothing_is_an_error_that_names_the_file_or_one_warnin
         for number in (1, 2):
             files.note(reflection_file(number))
     assert len(warned) == 1
-
-
-def test_files_are_json_that_a_person_can_read(files):
-    text = files.write(reflection_file(1)).read_text(encoding="utf-8")
-    assert '\n    "reward_signal": 0.5,\n' in text
-    assert SCHEMA.is_valid(json.loads(text))
-    assert "π" in text
-    assert msgspec.json.decode(text, type=ReflectionFile) == reflection_file(1)

@@ -81,15 +81,12 @@ def test_pattern_tags_and_domain_are_searched_and_a_word_counts_once():
     assert wisdom_document(wisdom("nil nil pointer", tags=("nil", "pointer"), domain="code")) == "nil pointer code"
 
 
-def test_the_least_score_is_inclusive():
+def test_the_least_score_is_inclusive_and_ties_are_broken_by_impact_then_the_newer():
     book = WisdomBook(Jaccard())
     book.upsert(wisdom("nil pointer", domain="code"))
     assert len(book.relevant("nil pointer", 1, 2 / 3 - 1e-6)) == 1
     assert len(book.relevant("nil pointer code", 1, 1.0)) == 1
     assert book.relevant("nil pointer", 1, 0.7) == []
-
-
-def test_greater_impact_breaks_a_tie_and_then_the_newer():
     book = WisdomBook(Jaccard())
     for number, (name, impact) in enumerate([("pa", 0.1), ("pb", 0.9), ("pc", 0.1)], 1):
         book.upsert(wisdom(f"pointer {name}", number, impact=impact))
@@ -173,16 +170,13 @@ def test_an_unknown_id_is_an_error_that_says_what_to_do(book):
     assert "wis-database timeout issue" in book
 
 
-def test_an_upsert_changes_what_was_learnt_and_keeps_what_was_counted():
+def test_an_upsert_changes_what_was_learnt_keeps_what_was_counted_and_replaces_searched_text():
     book = WisdomBook(Jaccard())
     book.upsert(wisdom("a", 1, created_at=5.0))
     used = book.record_usage("wis-1", success=True, at=9.0)
     kept = book.upsert(wisdom("a", 1, frequency=7, impact=0.5, created_at=100.0))
     assert kept == book["wis-1"] == replace(used, frequency=7, impact=0.5)
     assert len(book) == 1
-
-
-def test_an_upserted_text_replaces_the_older_one_in_searches_and_the_same_adds_no_document():
     book = WisdomBook(Jaccard())
     book.upsert(wisdom("nil pointer", 1, domain="code"))
     book.upsert(wisdom("nil pointer", 1, domain="testing"))

@@ -165,7 +165,7 @@ def test_the_digest_is_of_the_state(kind):
         assert objects.digest(kind(Holder(first))) != objects.digest(kind(Holder(other))), first
 
 
-def test_the_digest_is_of_the_source_and_without_it_of_the_code():
+def test_the_digest_is_of_the_source_of_a_cell_or_file_and_without_it_of_the_code():
     assert objects.digest(Direct) == objects.digest(Direct) != objects.digest(Changed)
     first, other = (lambda model: Direct(model=model)), (lambda model: Changed(model=model))
     assert objects.digest(first) != objects.digest(other)
@@ -177,6 +177,9 @@ def test_the_digest_is_of_the_source_and_without_it_of_the_code():
         exec(ACTOR.replace("WORDS", repr(word)), namespace)
         digests.append(objects.digest(namespace["Mine"]))
     assert digests[0] == digests[1] != digests[2]
+    first, again, edited = (cell(ACTOR + more, n, WORDS="x")["Mine"] for n, more in enumerate(("", "", "# new\n")))
+    assert objects.digest(first) == objects.digest(again) != objects.digest(edited)
+    assert objects.digest(cell(ACTOR, 4, WORDS="y")["Mine"]) != objects.digest(first)
 
 
 def cell(source, number, **names):
@@ -189,12 +192,6 @@ def cell(source, number, **names):
 
 
 ACTOR = "class Mine:\n    def act(self): return WORDS\n"
-
-
-def test_the_digest_of_a_notebooks_class_is_of_its_cell_and_what_it_reads():
-    first, again, edited = (cell(ACTOR + more, n, WORDS="x")["Mine"] for n, more in enumerate(("", "", "# new\n")))
-    assert objects.digest(first) == objects.digest(again) != objects.digest(edited)
-    assert objects.digest(cell(ACTOR, 4, WORDS="y")["Mine"]) != objects.digest(first)
 
 
 class Words(Stubborn):

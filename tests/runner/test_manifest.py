@@ -79,15 +79,12 @@ def test_a_digest_depends_on_measured_keys_alone(changed, same):
     assert config_digest(first.config) == first.config_digest
 
 
-def test_prices_are_in_the_digest_if_a_stop_rule_reads_costs():
+def test_prices_are_in_the_digest_if_a_stop_rule_reads_costs_and_paths_are_no_difference():
     for cost, same in ((None, True), (0.5, False)):
         first, other = (
             manifest(stop={"budget": {"cost": cost}}, prices={"path": path}) for path in (None, "cheap.yaml")
         )
         assert (first.config_digest == other.config_digest) is same
-
-
-def test_another_path_to_the_same_tasks_is_no_difference():
     first, other = (manifest(benchmark={"load": {"path": path}}) for path in ("t.jsonl", "/data/t.jsonl"))
     assert differences(first, other) == []
     assert differences(first, replace(other, benchmark_digest="another")) == ["benchmark_digest"]

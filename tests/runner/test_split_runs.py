@@ -73,14 +73,11 @@ def test_tokens_per_solved_task_are_of_train_and_held_out_tasks_alike(run):
     assert measures["usage/actor/tokens_per_solved"] == used / n_solved
 
 
-def test_memory_learns_from_train_tasks_alone(run):
+def test_memory_learns_from_train_tasks_alone_and_held_out_ones_show_items_of_all_rounds(run):
     store = opened(str(run.path.parents[1] / run.manifest.config["store"]["place"]))
     learnt = {episode.task_id for episode in store.read(Episode)}
     assert len(learnt) == 6
     assert not learnt & {i for i, result in Log.read(run).results.items() if result.split == "test"}
-
-
-def test_a_held_out_task_shows_the_items_of_all_rounds_of_train(run):
     log = Log.read(run)
     ((attempt, *_), *_) = (log.attempts[i] for i, result in log.results.items() if result.split == "test")
     items = [item for item in Sources.of(log).memory_items(attempt) if item.kind == "item"]

@@ -123,15 +123,12 @@ def test_no_sign_lets_a_password_out_that_sqlalchemy_takes_for_one(sign):
     assert "anted" not in without_keys(f"it is at {url}, or not")
 
 
-def test_a_missing_url_is_an_error_with_a_hint(words, monkeypatch, capsys):
+def test_a_missing_or_wrong_url_is_an_error_with_a_hint_and_makes_no_file(words, monkeypatch, capsys, tmp_path):
     monkeypatch.delenv("REFLEXION_LAB_DATABASE")
     assert cli.main(["run", *words("runs", "storage=postgres")]) == 2
     output = capsys.readouterr().err
     assert output.startswith("error: storage.url: the environment variable REFLEXION_LAB_DATABASE is not set\n  export")
     assert output.count("\n") == 2
-
-
-def test_a_word_that_is_no_url_makes_no_file(words, monkeypatch, tmp_path, capsys):
     monkeypatch.setenv("REFLEXION_LAB_DATABASE", "hunter2hunter2")
     assert cli.main(["run", *words("runs", "storage=postgres")]) == 2
     output = capsys.readouterr().err

@@ -82,15 +82,12 @@ def reply_of(text="hi", **changes):
 # Requests and replies
 
 
-def test_reply_has_text_name_tokens_and_cost(model):
+def test_reply_has_text_name_tokens_and_cost_with_cached_and_reasoning_tokens(model):
     reply = ask(model(reply_of(), price_per_million=[2.0, 10.0]))
     assert (reply.text, reply.model, reply.finish_reason, reply.cached) == ("hi", "tiny:latest", "stop", False)
     assert (reply.usage.calls, reply.usage.prompt_tokens, reply.usage.completion_tokens) == (1, 11, 7)
     assert reply.usage.cost == pytest.approx((11 * 2 + 7 * 10) / 1e6)
     assert reply.usage.seconds > 0
-
-
-def test_cached_and_reasoning_tokens_reach_usage_and_cost(model):
     details = {"prompt_tokens_details": {"cached_tokens": 8}, "completion_tokens_details": {"reasoning_tokens": 5}}
     served = reply_of(usage={"prompt_tokens": 11, "completion_tokens": 7, **details})
     usage = ask(model(served, price_per_million=[2.0, 10.0, 0.5])).usage

@@ -72,16 +72,13 @@ def test_the_words_say_whether_they_quote_a_body_or_a_program(solution, kind):
     assert reflection.confidence == 1.0
 
 
-def test_no_figure_of_such_a_run_is_a_pass_at_1(folder):
+def test_no_figure_of_such_a_run_is_a_pass_at_1_and_only_retries_read_the_solution(folder):
     log = Log.read(folder)
     assert {attempt.reflection.source for attempt in log.every if attempt.reflection} == {"control:quoted"}
     assert log.manifest.leak == "canonical solutions"
     assert log.is_upper_bound
     assert arms([folder], by=["arm"])[0].is_upper_bound
     assert json.loads((folder.path / "summary.json").read_text())["is_upper_bound"]
-
-
-def test_only_prompts_of_retries_contain_the_solution(folder):
     tasks = {attempt.task_id: attempt for attempt in Log.read(folder).every if attempt.number == 1}
     for attempt in Log.read(folder).every:
         quoted = tasks[attempt.task_id].reflection.quoted_code

@@ -64,10 +64,13 @@ def test_a_task_shows_its_items_as_they_were_and_what_the_curator_made_of_it(mak
     assert "add a first" in texts["t/0"]
 
 
-def test_the_screen_of_a_task_lists_its_items(make, write_run):
+def test_the_screen_of_a_task_lists_its_items_and_operations_are_cut_with_the_number_of_others(make, write_run):
     log = make([add("first")], [edit("second")], [])
     lines = task_screen(write_run(VERDICTS, name="other"), log, "t/2")
     assert "  read: item a (t/0, t/gone): second" in lines
+    log = make([add(f"{number} word", f"i{number}") for number in range(1_000)])
+    task = words(history(log.attempts["t/0"], log.grades, Sources.of(log)))
+    assert f"{1_000 - MOST_OPERATIONS} more operations" in task
 
 
 def test_hostile_words_stay_words(make):
@@ -78,9 +81,3 @@ def test_hostile_words_stay_words(make):
     assert "<script" not in html
     assert html.count("&lt;script&gt;") > 3
     assert not re.search("[\x00\u202e]", html)
-
-
-def test_operations_of_a_call_are_cut_with_the_number_of_others(make):
-    log = make([add(f"{number} word", f"i{number}") for number in range(1_000)])
-    task = words(history(log.attempts["t/0"], log.grades, Sources.of(log)))
-    assert f"{1_000 - MOST_OPERATIONS} more operations" in task

@@ -87,19 +87,16 @@ def test_a_goal_that_the_prompt_holds_itself_is_none():
     assert workflows("\n".join((form, flow("a")))) == (text("a"),)
 
 
-def test_an_unchanged_workflow_keeps_its_sources_and_a_changed_one_has_all():
-    memory, _ = curated(flow("a"), flow("a", "b"))
-    list(memory.learn(0, [loop("t/0", True), loop("t/1", True)]))
-    assert [item.sources for item in memory.memory.items] == [("t/0",), ("t/0", "t/1")]
-
-
-def test_every_prompt_shows_the_whole_file_and_nothing_else():
+def test_every_prompt_shows_the_whole_file_and_an_unchanged_workflow_keeps_its_sources():
     memory, _ = curated(flow("a", "b"))
     memory.begin([Item(item_id="of-another-curator", text="Sort first.")])
     list(memory.learn(0, [loop("t/0", True)]))
     shown = memory.selection(Task(task_id="new", prompt="", entry_point="f")).items
     assert [(item.text, item.section) for item in shown] == [(text("a"), SECTION), (text("b"), SECTION)]
     assert len(memory.memory) == 3
+    memory, _ = curated(flow("a"), flow("a", "b"))
+    list(memory.learn(0, [loop("t/0", True), loop("t/1", True)]))
+    assert [item.sources for item in memory.memory.items] == [("t/0",), ("t/0", "t/1")]
 
 
 @settings(max_examples=10)  # long ones
