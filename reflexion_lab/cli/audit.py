@@ -7,6 +7,7 @@ import time
 import warnings
 
 from reflexion_lab.cli import place
+from reflexion_lab.cli.lint_dataset import overrides
 from reflexion_lab.cli.sheets import say_json
 
 
@@ -31,7 +32,6 @@ def audit(options: argparse.Namespace) -> int:
 
     from reflexion_lab.audit.audit import audit_files
     from reflexion_lab.audit.audit_report import as_json, show
-    from reflexion_lab.cli.lint_dataset import overrides
     from reflexion_lab.runner.config.compose import compose
     from reflexion_lab.runner.config.parts import load_benchmark
     from reflexion_lab.runner.config.record import RunConfig

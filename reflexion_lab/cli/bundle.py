@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 from reflexion_lab.cli import place
 from reflexion_lab.cli.sheets import say, say_json
 from reflexion_lab.errors import ConfigError
+from reflexion_lab.runner.folder.folder import RunFolder
+from reflexion_lab.storage.place import with_login
 
 if TYPE_CHECKING:
-    from reflexion_lab.runner.folder.folder import RunFolder
     from reflexion_lab.studies.replay.packing import Packed
 
 
@@ -67,7 +68,6 @@ def pack_run(
     """Write the bundle of a run to `out`, with its call cache and its store at these places, or where its config says.
     Raises ConfigError: as `_check_out`; BundleError: see `packing.pack`.
     """
-    from reflexion_lab.storage.place import with_login
     from reflexion_lab.studies.replay.packing import pack
 
     _check_out(out)

@@ -14,11 +14,11 @@ from reflexion_lab.cli.sheets import say, say_json
 from reflexion_lab.errors import ConfigError, DataError, FolderError
 from reflexion_lab.io.files import writable
 from reflexion_lab.io.terminal import columns
+from reflexion_lab.runner.folder.folder import RunFolder, readable
 
 if TYPE_CHECKING:
     from reflexion_lab.analysis.arms import Arm
     from reflexion_lab.analysis.comparison import Comparison
-    from reflexion_lab.runner.folder.folder import RunFolder
 
 WIDTH = 100
 """Minimum width of the tables, in characters."""
@@ -177,7 +177,6 @@ def _pages(options: argparse.Namespace) -> list[Path]:
     from reflexion_lab.analysis.report.page import save_page
     from reflexion_lab.analysis.shards import grouped
     from reflexion_lab.analysis.shards import read as read_log
-    from reflexion_lab.runner.folder.folder import readable
 
     if ignored := [name for name in COMPARED if getattr(options, name)]:
         option = "--" + ignored[0].replace("_", "-")

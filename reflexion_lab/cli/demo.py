@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reflexion_lab.cli import place
+from reflexion_lab.runner.folder.folder import RunFolder
 
 if TYPE_CHECKING:
     from reflexion_lab.analysis.summary import Summary
-    from reflexion_lab.runner.folder.folder import RunFolder
 
 BASICS_TASKS, HUMANEVAL_TASKS = 16, 12
 ARMS = {"simple": ("experiment=simple",), "reflexion": ("loop.reflect_on_last=false",)}
@@ -35,7 +35,6 @@ def demo(options: argparse.Namespace) -> int:
     share their first replies through the call cache, so the second one pays only for its retries.
     """
     from reflexion_lab.runner.config.compose import compose
-    from reflexion_lab.runner.folder.folder import RunFolder
     from reflexion_lab.studies.run import carry_out
 
     start = time.monotonic()

@@ -7,6 +7,7 @@ from typing import Any
 
 from reflexion_lab.cli import place
 from reflexion_lab.cli.sheets import say, say_json
+from reflexion_lab.runner.folder.registration import read
 
 
 def add(commands: place.Commands) -> None:
@@ -25,7 +26,6 @@ def estimate(options: argparse.Namespace) -> int:
     from reflexion_lab.analysis.report.sheets import as_table
     from reflexion_lab.runner.config.compose import compose
     from reflexion_lab.runner.config.grid import cells
-    from reflexion_lab.runner.folder.registration import read
     from reflexion_lab.studies import estimate as study
     from reflexion_lab.studies.registered import cells_of
 

@@ -18,11 +18,16 @@ from msgspec.structs import asdict
 from reflexion_lab.analysis.report import cells
 from reflexion_lab.analysis.stats.intervals import Rate
 from reflexion_lab.cli import memory_history, memory_import, place
+from reflexion_lab.cli.memory_import import problems, records_of
 from reflexion_lab.cli.sheets import episode_table, say, say_json, sheet, when
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.io.terminal import columns
+from reflexion_lab.memory.lessons.insights import extract_patterns
+from reflexion_lab.memory.lessons.mistakes import mistakes_of
+from reflexion_lab.memory.reflection_layout import ReflectionFile
 from reflexion_lab.records import Episode, Search
 from reflexion_lab.storage.kinds import KINDS, is_old, is_removed
+from reflexion_lab.storage.place import dump
 
 DAY = 24 * 60 * 60
 
@@ -104,8 +109,6 @@ def _add(group: place.Commands, name: str, run: Any, description: str) -> argpar
 
 
 def validate(options: argparse.Namespace) -> int:
-    from reflexion_lab.cli.memory_import import problems
-
     total = 0
     for path in options.paths:
         count = 0
@@ -118,8 +121,6 @@ def validate(options: argparse.Namespace) -> int:
 
 
 def schema(options: argparse.Namespace) -> None:
-    from reflexion_lab.memory.reflection_layout import ReflectionFile
-
     passed = {"properties": {"evaluator_output": {"properties": {"passed": {"const": True}}}}}
     worded = {"properties": {"self_reflection": {"properties": {"reflection_text": {"pattern": r"\S"}}}}}
     print(json.dumps(msgspec.json.schema(ReflectionFile) | {"anyOf": [passed, worded]}, indent=2))
@@ -142,8 +143,6 @@ def show(options: argparse.Namespace) -> None:
 
 
 def _overview(store: Any, options: argparse.Namespace) -> dict[str, Any]:
-    from reflexion_lab.memory.lessons.mistakes import mistakes_of
-
     newest: deque[Episode] = deque(maxlen=options.limit)
     categories: Counter[str] = Counter()
     tasks: set[str] = set()
@@ -203,8 +202,6 @@ def search(options: argparse.Namespace) -> None:
 
 
 def patterns(options: argparse.Namespace) -> None:
-    from reflexion_lab.memory.lessons.insights import extract_patterns
-
     with place.kept_at(options.store) as store:
         reflections = [episode.reflection for episode in store.read(Episode) if episode.reflection]
     insights = extract_patterns(reflections, options.min_frequency)
@@ -219,7 +216,6 @@ def patterns(options: argparse.Namespace) -> None:
 
 def analyze(options: argparse.Namespace) -> None:
     from reflexion_lab.analysis.learning.transitions import learning_of
-    from reflexion_lab.cli.memory_import import records_of
 
     if options.runs or options.last:
         records = [record for folder in place.chosen(options) for record in records_of(folder, {})]
@@ -266,8 +262,6 @@ def clear(options: argparse.Namespace) -> None:
 
 
 def export(options: argparse.Namespace) -> None:
-    from reflexion_lab.storage.place import dump
-
     file = Path(options.file).resolve()
     if place.is_store(str(file)) or place.is_store(str(file.parent)):
         raise ConfigError(f"FILE: {options.file} is a store, or part of one, and would be lost; name another file")

@@ -11,11 +11,13 @@ from msgspec.structs import replace
 from reflexion_lab.cli import place
 from reflexion_lab.cli.sheets import say, say_json, sheet, short
 from reflexion_lab.errors import ConfigError
+from reflexion_lab.memory.curators.items import after
 from reflexion_lab.records import Item
+from reflexion_lab.runner.folder.folder import RunFolder
+from reflexion_lab.runner.objects import method_of
 
 if TYPE_CHECKING:
     from reflexion_lab.memory.curators.history import Change, Round
-    from reflexion_lab.runner.folder.folder import RunFolder
 
 SHOWN = 8
 """Rounds in the table: the first half and the last half of them."""
@@ -122,7 +124,6 @@ def _line(change: Change) -> str:
 
 def revert(options: argparse.Namespace) -> None:
     from reflexion_lab.memory.curators.history import changes
-    from reflexion_lab.runner.objects import method_of
 
     run = _with_items(options.run)
     if leak := run.manifest.leak:
@@ -142,8 +143,6 @@ def revert(options: argparse.Namespace) -> None:
 
 
 def _items(run: RunFolder, rounds: int) -> Sequence[Item]:
-    from reflexion_lab.memory.curators.items import after
-
     beginning = run.beginning
     return after(beginning.items if beginning else (), run.updates, rounds)
 

@@ -6,15 +6,16 @@ import argparse
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from reflexion_lab.errors import ConfigError, FolderError
 from reflexion_lab.io.files import writable
+from reflexion_lab.memory.reflection_files import ReflectionFiles
 from reflexion_lab.protocols import Store
+from reflexion_lab.runner.folder.folder import RunFolder, folders, newest, some_folders
+from reflexion_lab.storage.in_memory import InMemory
 from reflexion_lab.storage.kinds import KINDS
-
-if TYPE_CHECKING:
-    from reflexion_lab.runner.folder.folder import RunFolder
+from reflexion_lab.storage.place import opened
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 DEFAULT = "runs/memory.sqlite"
@@ -61,7 +62,6 @@ def chosen(options: argparse.Namespace) -> list[RunFolder]:
     FolderError: see `folder.folders`.
     """
     from reflexion_lab.analysis.run_list import selected
-    from reflexion_lab.runner.folder.folder import newest, some_folders
 
     if bool(options.runs) == bool(options.last):
         got = f"{options.runs[0]}, and --last {options.last}" if options.last else "no run"
@@ -71,8 +71,6 @@ def chosen(options: argparse.Namespace) -> list[RunFolder]:
 
 def one_run(name: str) -> RunFolder:
     """The run of that name (`folder.folders`). Raises FolderError: none, or several."""
-    from reflexion_lab.runner.folder.folder import folders
-
     runs = folders(name)
     if len(runs) != 1:
         raise FolderError(name, f"{len(runs)} runs", "one", f"{runs[-1].path} is the newest")
@@ -115,10 +113,6 @@ def kept_at(place: str, new: bool = False, changed: bool = False) -> Iterator[St
     """Open store at `place`, closed at the end; it must exist unless `new`. Reflection files are read as one, but
     cannot be `changed`. Raises ConfigError: no store exists; StoreError: it cannot be opened, or a file is invalid.
     """
-    from reflexion_lab.memory.reflection_files import ReflectionFiles
-    from reflexion_lab.storage.in_memory import InMemory
-    from reflexion_lab.storage.place import opened
-
     if new or is_store(place):
         store: Store = opened(place)
     elif (files := ReflectionFiles.at(Path(place))).loops() and not changed:

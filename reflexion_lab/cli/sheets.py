@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from reflexion_lab.analysis.report.cells import line, table
 from reflexion_lab.io.terminal_text import visible
 from reflexion_lab.records import Episode
 from reflexion_lab.text import shorten
@@ -28,8 +29,6 @@ def short(text: str, chars: int = CHARS) -> str:
 
 def sheet(title: str, columns: Iterable[str], rows: Iterable[Iterable[str]], names: int = 1, note: str = "") -> Table:
     """A table: the first `names` columns are text, the others numbers."""
-    from reflexion_lab.analysis.report.cells import line, table
-
     grid = table(title, *columns, names=names)
     for row in rows:
         grid.add_row(*(line(short(cell)) for cell in row))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from reflexion_lab.analysis.report.cells import listed
 from reflexion_lab.cli import place
+from reflexion_lab.cli.run import run_sweep
 from reflexion_lab.cli.sheets import say
 
 SHOWN = 4
@@ -56,7 +57,6 @@ def _settings(config: dict[str, object]) -> str:
 
 
 def run(options: argparse.Namespace) -> int:
-    from reflexion_lab.cli.run import run_sweep
     from reflexion_lab.studies.registered import sweep_of
 
     return run_sweep(sweep_of(Path(options.study), options.overrides), options.overrides)

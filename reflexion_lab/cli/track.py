@@ -6,6 +6,7 @@ import argparse
 import os
 
 from reflexion_lab.cli import place
+from reflexion_lab.runner.folder.folder import readable
 
 
 def add(commands: place.Commands) -> None:
@@ -21,7 +22,6 @@ def add(commands: place.Commands) -> None:
 
 
 def track(options: argparse.Namespace) -> None:
-    from reflexion_lab.runner.folder.folder import readable
     from reflexion_lab.studies.tracking.mlflow import MlflowTracker
 
     folders = [run.path for run in place.chosen(options)]

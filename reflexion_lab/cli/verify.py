@@ -7,6 +7,7 @@ from pathlib import Path
 
 from reflexion_lab.cli import place
 from reflexion_lab.cli.sheets import say_json
+from reflexion_lab.runner.folder.folder import run_paths
 
 ALL = 0
 """`--execute` without a number."""
@@ -40,8 +41,6 @@ def verify(options: argparse.Namespace) -> int:
 
 def _paths(runs: list[str]) -> list[Path]:
     """Bundles and run folders, without duplicates. Raises FolderError: a path is not a run."""
-    from reflexion_lab.runner.folder.folder import run_paths
-
     by_path: dict[Path, Path] = {}
     for run in runs:
         paths = [Path(run)] if Path(run).is_file() else run_paths(run)

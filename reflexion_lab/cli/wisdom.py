@@ -16,6 +16,7 @@ from reflexion_lab.cli.sheets import episode_table, say, say_json, sheet, short,
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.protocols import Store
 from reflexion_lab.records import Episode, Wisdom
+from reflexion_lab.runner.folder.folder import folders
 
 if TYPE_CHECKING:
     from reflexion_lab.analysis.learning.transfer import Against, Change, Success, Transfer
@@ -140,7 +141,6 @@ def _figures(book: WisdomBook, store: str) -> dict[str, Any]:
 
 def _transfer(options: argparse.Namespace, known: Iterable[str] | None) -> Any:
     from reflexion_lab.analysis.learning.transfer import transfer
-    from reflexion_lab.runner.folder.folder import folders
 
     runs, baseline = (folders(*paths) for paths in (options.runs, options.baseline))
     report = transfer(runs, baseline, None if known is None else list(known))
