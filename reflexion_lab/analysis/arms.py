@@ -185,7 +185,6 @@ class Arm:
 
     @property
     def n_clusters(self) -> int:
-        """Clusters of `tasks`."""
         return clusters.count(self.tasks, self.clusters)
 
     @property

@@ -202,7 +202,6 @@ def register_own(functions: Mapping[str, Callable[..., Any]], columns: Collectio
 
 
 def of_level(*levels: Level) -> list[Metric]:
-    """Metrics of these levels, level by level."""
     return [metric for level in levels for metric in REGISTRY.values() if metric.level == level]
 
 

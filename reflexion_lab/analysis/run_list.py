@@ -27,8 +27,6 @@ CAPTION = "pass@1 in %, tasks, 95 % interval; UPPER BOUND: the loop saw hidden t
 
 
 class Listed(Record, frozen=True, kw_only=True):
-    """A run of a list."""
-
     run: str
     """The part of its name with the time of its start, UTC, that no other run has."""
     folder: str

@@ -102,8 +102,6 @@ Run = Callable[[Sample], Verdict]
 
 
 class Explained(NamedTuple):
-    """A verdict with its cause."""
-
     verdict: Verdict
     outcome: str
     """`timeout` if a variant ran out of time, so that the search for a cause is repeated alone; else ""."""

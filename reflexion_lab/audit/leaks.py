@@ -20,8 +20,6 @@ FEWEST_RETRIES = 10
 
 
 class Retries(Record, frozen=True, kw_only=True):
-    """Retries after a failure."""
-
     n: int
     """Retries whose attempt and the one before are recorded; in a log of trials, those that failed again."""
     identical: int

@@ -148,8 +148,6 @@ class Feedback(NamedTuple):
 
 
 class Step(Row, frozen=True, kw_only=True):
-    """One attempt of a transcript."""
-
     number: int
     """From 1."""
 

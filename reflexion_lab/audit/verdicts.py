@@ -12,8 +12,6 @@ from reflexion_lab.tasks.evaluators.unit_tests import run_tests
 
 
 class Verdict(Record, frozen=True, kw_only=True):
-    """The result of one sample."""
-
     sample: Sample
     passed: bool
     outcome: str

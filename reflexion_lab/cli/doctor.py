@@ -67,8 +67,6 @@ class Findings(NamedTuple):
 
 
 class AttackRun(NamedTuple):
-    """Results of a run of attacks."""
-
     verdicts: list[Verdict]
     layers: tuple[str, ...]
     harness_deaths: int

@@ -102,7 +102,6 @@ def _add_search(group: place.Commands) -> None:
 
 
 def _add(group: place.Commands, name: str, run: Any, description: str) -> argparse.ArgumentParser:
-    """Add a command on a store."""
     sub = place.add_command(group, name, run, description)
     place.add_store(sub)
     return sub

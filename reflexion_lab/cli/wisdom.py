@@ -170,7 +170,6 @@ def _book(store: Store) -> WisdomBook:
 
 
 def transfer_lines(transfer: Transfer) -> Iterator[str]:
-    """The transfer report as lines for a terminal."""
     yield f"Transfer: {transfer.runs} runs, {transfer.tasks} tasks, {transfer.attempts} attempts"
     for name, share in transfer.read.items():
         of = {"episodes": " of other loops", "items": " of a curator, as of curator=wisdom"}.get(name, "")

@@ -154,7 +154,6 @@ def session_id(run_id: str, loop_id: str) -> str:
 
 
 def episode_of(task: Task, attempt: Attempt, session_id: str, agent_id: str) -> Episode:
-    """The episode of an attempt."""
     reflection, evaluation = attempt.reflection, attempt.evaluation
     metadata = {"verification_type": evaluation.verification_type, "outcome": evaluation.outcome}
     metadata |= {"errors": str(len(evaluation.failures)), "trajectory": summary_of(attempt.trajectory)}

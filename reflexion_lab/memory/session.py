@@ -26,7 +26,6 @@ ENTRY_CHARS = 160
 
 
 def session_after(session: Session, attempt: Attempt) -> Session:
-    """The session after `attempt`."""
     reflection = attempt.reflection
     has_words = reflection and (reflection.root_cause or reflection.what_went_wrong or reflection.what_to_change)
     known, before = session.key_insights, session.last_evaluation
@@ -42,7 +41,6 @@ def session_after(session: Session, attempt: Attempt) -> Session:
 
 
 def _with_reflection(session: Session, reflection: Reflection, reward: float, run: str = "") -> Session:
-    """The session with one more reflection."""
     scores = (f"score {percent(reward)} of 100{run}", *session.scores)[:NEWEST]
     return replace(session, reflections=(reflection, *session.reflections)[:NEWEST], scores=scores)
 

@@ -444,7 +444,6 @@ def _parts(generate: Any, test: Any, reflect: Any, fallback: str | None) -> tupl
 
 
 def _store(memory: Path | str | None) -> list[str]:
-    """The overrides for the place of memory."""
     text = "" if memory is None else str(memory)
     kind = "sqlite" if Path(text).suffix in (".sqlite", ".db") else "postgresql" if "://" in text else "jsonl"
     return [f"store={kind}", *as_lines([{"store.place": text}])] if text else ["store=none"]

@@ -202,7 +202,6 @@ class Widgets:
 
 
 def _counted(names: Any, sets: list[Any]) -> Iterator[tuple[str, str]]:
-    """Options that occur, with their counts."""
     counts = Counter(name for group in sets for name in group)
     words = names if isinstance(names, dict) else {name: name for name in names}
     yield from ((f"{visible(word)} ({counts[name]})", name) for name, word in words.items() if counts[name])

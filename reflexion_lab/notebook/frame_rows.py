@@ -80,8 +80,6 @@ class Loop:
 
 
 class Run:
-    """A run at a path."""
-
     def __init__(self, path: Path, log: Log) -> None:
         self.path = path
         self.log = log
@@ -114,8 +112,6 @@ class Run:
 
 
 class AttemptRow(NamedTuple):
-    """An attempt in its loop."""
-
     loop: Loop
     place: int
     """From 0."""

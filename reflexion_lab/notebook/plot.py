@@ -41,7 +41,6 @@ KEY = re.compile(r"[a-z_]+(\.[a-z_]+)+")
 
 
 def __dir__() -> list[str]:
-    """Names of the figures."""
     return list(registered())
 
 

@@ -291,7 +291,6 @@ class Database:
             return self._again(attempt, lambda: is_repeatable or not sent)
 
     def rows(self, statement: Statement, values: Values, verb: str = "used") -> list[Any]:
-        """The rows of one statement."""
         return self.transaction(lambda execute: execute(statement, values), verb)
 
     def stream(self, statement: Executable, verb: str = "read") -> Iterator[Sequence[Any]]:

@@ -65,8 +65,6 @@ USED = 0.5
 
 
 class Figure(Record, frozen=True):
-    """A figure in words, and its value."""
-
     text: str
     meaning: str
     value: Rate | Estimate | Difference | float | None = None

@@ -76,8 +76,6 @@ def estimate(configs: Sequence[RunConfig | Config], tasks: int = 3) -> Estimate:
 
 
 class Probe(NamedTuple):
-    """The probe of one cell."""
-
     tasks: int
     """Of the whole cell."""
     loops: list[Trace]
@@ -399,8 +397,6 @@ def _time(seconds: float) -> str:
 
 
 class Call(NamedTuple):
-    """One model call of a probe."""
-
     key: str
     role: str
     attempt: int

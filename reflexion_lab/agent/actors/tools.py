@@ -35,8 +35,6 @@ class ToolCall(NamedTuple):
 
 
 class Observation(NamedTuple):
-    """The result of an action."""
-
     text: str
     """Text for the model; lines of output begin with `> `."""
     error: str = ""

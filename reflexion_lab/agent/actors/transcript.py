@@ -41,8 +41,6 @@ LEVELS = ((10_000, 100_000, 10_000), (300, 100_000, 200), (100, 400, 120), (60, 
 
 
 class Reply(NamedTuple):
-    """The parts of one reply."""
-
     thought: str
     action: str
     """In lower case; "" if the reply has none."""

@@ -196,8 +196,6 @@ class Pace:
 
 
 class Reply(NamedTuple):
-    """A chat completion."""
-
     text: str
     finish_reason: str
     """As reported by the server, or ""; `refusal` if the model refused."""

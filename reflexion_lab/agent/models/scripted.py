@@ -18,8 +18,6 @@ from reflexion_lab.records import Completion, Message, Record, Sampling, Usage
 
 
 class Rule(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One rule of a script."""
-
     when: str
     """Regular expression to search for."""
     reply: str

@@ -16,8 +16,6 @@ EXPECTED = "run the reflexion arm first (reflector=llm) and name its run folder"
 
 
 class PriorReflection(NamedTuple):
-    """A reflection of an earlier run."""
-
     task_id: str
     number: int
     reflection: Reflection

@@ -84,7 +84,6 @@ class Comparison(Record, frozen=True, kw_only=True):
 
     @property
     def lines(self) -> list[Line]:
-        """All figures of all arms."""
         every = ((row, line) for row in self.rows for line in row.lines)
         return [replace(line, arm=row.arm, baseline=self.baseline if line.budget else "") for row, line in every]
 

@@ -75,7 +75,6 @@ class Row(Record, frozen=True, kw_only=True):
 
     @property
     def lines(self) -> Iterator[Line]:
-        """All figures of the arm."""
         for name, value in self.metrics.items():
             yield from self._line(name, value)
         if self.refused:

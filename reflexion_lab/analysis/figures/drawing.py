@@ -207,7 +207,6 @@ def facts(arms: Sequence[Arm], size: Callable[[Arm], str] | None = None) -> str:
 
 
 def share_methods(arms: Sequence[Arm]) -> str:
-    """Methods of the intervals of `Arm.share`."""
     return " and ".join(dict.fromkeys(arm.share_method for arm in arms))
 
 

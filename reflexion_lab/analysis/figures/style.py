@@ -148,7 +148,6 @@ def spread(heights: Sequence[float], gap: float, low: float, high: float) -> lis
 
 
 def caption(ax: Axes, text: str) -> Axes:
-    """Write a caption below `ax`."""
     where: dict[str, Any] = {"xycoords": "axes fraction", "xytext": (0, -42), "textcoords": "offset points"}
     ax.annotate(text, (0, 0), **where, va="top", fontsize=8, color=INK, linespacing=1.5, gid="caption")
     return ax

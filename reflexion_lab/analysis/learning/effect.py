@@ -70,8 +70,6 @@ def _columns(verdicts: Verdicts, rows: Mapping[str, int]) -> list[Floats]:
 
 
 class Written(NamedTuple):
-    """A reflection and its attempt."""
-
     attempt: Attempt
     words: Reflection
 

@@ -46,8 +46,6 @@ class Group(Record, frozen=True, kw_only=True):
 
 
 class ReflectionFigures(Record, frozen=True, kw_only=True):
-    """Figures on all reflections of a run."""
-
     n: int
     tasks: int
     is_reviewed: bool

@@ -81,7 +81,6 @@ class _Pair(NamedTuple):
 
 
 def transitions(arm: Arm) -> Transitions:
-    """Transitions of an arm."""
     programs = [pair for case, attempts in arm.attempts.items() for pair in _continued(arm, case, attempts)]
     longest = max((pair.attempt for pair in programs), default=1)
     return Transitions(

@@ -304,7 +304,6 @@ def _program(card: Card, most: int | None, width: int) -> Iterator[str]:
 
 
 def _draft(turn: Turn, most: int | None, width: int) -> Iterator[str]:
-    """A draft with its critique."""
     if critique := turn.step.critique:
         score = "" if critique.score is None else f", score {critique.score:.2f}"
         change = "" if turn.improvement is None else f", improvement {turn.improvement:+.2f}"

@@ -211,7 +211,6 @@ def _numbers(lines: Sequence[str]) -> list[int]:
 
 
 def _changed(note: Note, values: dict[tuple[int, str], str], number: int) -> Note:
-    """The note with the values of this number."""
     return note._replace(**{label.lower(): text for (place, label), text in values.items() if place == number})
 
 

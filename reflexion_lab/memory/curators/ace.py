@@ -63,8 +63,6 @@ CHARS = 2000
 
 
 class Reflected(NamedTuple):
-    """What a reflection says."""
-
     tags: dict[str, str]
     """Tag by id of an item, of `TAGS`."""
     text: str
@@ -174,7 +172,6 @@ def section_of(name: object) -> str:
 
 
 def line_of(item: Item) -> str:
-    """The item as a line of the playbook."""
     helpful, harmful = item.counts.get("helpful", 0), item.counts.get("harmful", 0)
     return f"[{item.item_id}] helpful={helpful} harmful={harmful} :: {item.text}"
 
@@ -190,7 +187,6 @@ def statistics(playbook: Sequence[Item]) -> dict[str, int]:
 
 
 def _lines(items: Sequence[Item]) -> list[tuple[str, str]]:
-    """Sections and lines of the items."""
     return [(item.section, line_of(item)) for item in items]
 
 

@@ -18,8 +18,6 @@ LEAST = 200
 
 
 class Reply(NamedTuple):
-    """A reply, and its cost."""
-
     text: str
     """"" for a reply that was withheld, or a prompt that is too long for the model (`Usage.refused`)."""
     usage: Usage

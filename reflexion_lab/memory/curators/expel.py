@@ -49,8 +49,6 @@ _LABELS = Labels({"AGREE": ("AGREE", "UPVOTE"), "REMOVE": ("REMOVE", "DOWNVOTE")
 
 
 class Change(NamedTuple):
-    """One operation of a reply."""
-
     name: str
     number: int
     """Of the rule, 1-based; 0 for none."""

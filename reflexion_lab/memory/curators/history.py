@@ -15,8 +15,6 @@ from reflexion_lab.records import Attempt, Item, Update, Usage
 
 
 class Round(NamedTuple):
-    """The changes of one round."""
-
     number: int
     """0-based."""
     task_ids: tuple[str, ...]

@@ -155,7 +155,6 @@ class CachedEmbedder:
             )
 
     def close(self) -> None:
-        """Close the file and the embedder."""
         with self._lock:
             self._drop()
         if close := getattr(self._embedder, "close", None):

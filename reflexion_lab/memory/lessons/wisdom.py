@@ -148,7 +148,6 @@ class WisdomBook(Lessons[Wisdom]):
 
 
 def with_fields_of(source: Wisdom, wisdom: Wisdom, fields: Iterable[str]) -> Wisdom:
-    """`wisdom` with the `fields` of `source`."""
     return replace(wisdom, **{field: getattr(source, field) for field in fields})
 
 

@@ -27,7 +27,6 @@ def signature(evaluation: Evaluation) -> str:
 
 
 def document(episode: Episode, match: str) -> str:
-    """Document of an episode."""
     return _joined(episode.task_description, episode, match)
 
 

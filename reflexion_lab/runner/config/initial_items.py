@@ -18,8 +18,6 @@ KEY = "memory.shared.items"
 
 
 class InitialItems(NamedTuple):
-    """Items, and the run that they are of."""
-
     items: tuple[Item, ...]
     origin: str
     """Run, and digest of the items."""

@@ -56,8 +56,6 @@ prompts also hold a task or a loop, instructions and the room for a reply."""
 
 
 class Models(NamedTuple):
-    """The models of a run, by role."""
-
     by_role: Mapping[str, CachedModel]
     """`actor` is always there."""
     meter: Meter = Meter()

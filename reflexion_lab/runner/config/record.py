@@ -45,8 +45,6 @@ class _Model(Part, frozen=True, kw_only=True):
 
 
 class LoopConfig(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The loop of one task."""
-
     max_attempts: Repeats
     extra_attempts: Again
     """At most this many more, one for each attempt that beats all before it."""
@@ -66,8 +64,6 @@ class LoopConfig(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class QualityConfig(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Quality of reflections."""
-
     policy: Any
     """Checked by the reflector's review."""
     severe: tuple[str, ...]
@@ -94,8 +90,6 @@ class BenchmarkConfig(Record, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class SandboxConfig(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Execution of programs."""
-
     limits: Limits
     servers: Parallel | None = None
     """Concurrent programs; null: one per core."""
@@ -120,8 +114,6 @@ class SharedConfig(Record, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class MemoryConfig(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Memory of a loop, and of all loops."""
-
     max_episodes: Count
     show_session: bool
     heading: Name = "Earlier attempts"
@@ -156,8 +148,6 @@ class PricesConfig(Record, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class RunConfig(Record, frozen=True, kw_only=True):
-    """The config of a run."""
-
     whole: dict[str, Any]
     """The same as plain values, with own keys."""
     unresolved: dict[str, Any]

@@ -77,8 +77,6 @@ BY_HAND = "restore the file from a copy, or delete that line and resume: what it
 
 
 class Digest(Record, frozen=True, kw_only=True):
-    """Digest of one file."""
-
     sha256: str
     """In hex."""
     lines: int
@@ -319,7 +317,6 @@ class RunFolder:
 
     @property
     def written_tests(self) -> dict[str, WrittenTests]:
-        """Tests written by the model, by task."""
         return {written.task_id: written for _, written in self._read("written_tests.jsonl", WrittenTests)}
 
     @property

@@ -111,7 +111,6 @@ def new_manifest(
 
 
 def fingerprints(manifest: Manifest) -> dict[str, str]:
-    """Fingerprints of models by role."""
     return {"actor": manifest.model_fingerprint, **manifest.role_fingerprints}
 
 

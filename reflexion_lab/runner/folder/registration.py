@@ -60,8 +60,6 @@ class Budget(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class RegisteredArm(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Registered properties of one arm."""
-
     config: dict[str, Any] = {}
     """Values of the composed config by dotted key."""
     by_seed: dict[str, tuple[Any, ...]] = {}

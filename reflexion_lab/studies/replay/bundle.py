@@ -169,8 +169,6 @@ class Call(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Vector(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One embedding."""
-
     fingerprint: str
     digest: bytes
     vector: bytes

@@ -31,8 +31,6 @@ class Disagreement(Record, frozen=True, kw_only=True):
 
 
 class Finding(Record, frozen=True, kw_only=True):
-    """The result of one check."""
-
     name: str
     value: str = ""
     """The value that agrees: a count or a digest."""
@@ -46,8 +44,6 @@ class Finding(Record, frozen=True, kw_only=True):
 
 
 class Verification(Record, frozen=True, kw_only=True):
-    """All findings of one run."""
-
     run: str
     """Path of the run, or of its bundle."""
     run_id: str

@@ -44,8 +44,6 @@ OPERATIONS = "operations"
 
 
 class Supplies(NamedTuple):
-    """The inputs of a replay."""
-
     calls: Path
     """A call-cache file."""
     contexts: Mapping[str, int]

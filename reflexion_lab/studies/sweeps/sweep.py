@@ -102,7 +102,6 @@ class Sweep:
         return any(state.status not in ("done", "kept") for state in self.states.values())
 
     def note(self, state: CellState) -> None:
-        """Record the state of a cell."""
         record(self.folder, replace(state, digest=self.digests[state.number]))
 
     @property

@@ -34,8 +34,6 @@ SUMMARY_OF = "summary_of"
 
 
 class Compared(NamedTuple):
-    """Arms and their comparison."""
-
     arms: Sequence[Arm]
     comparison: Comparison
     study: str
@@ -158,7 +156,6 @@ def summary_id(arm: Arm, sweep_id: str) -> str:
 
 
 def tags(arm: Arm, row: Row, comparison: Comparison, sweep_id: str) -> dict[str, str]:
-    """MLflow tags of an arm: its runs and its comparison."""
     manifest = arm.logs[0].manifest
     values = {
         "kind": "arm",

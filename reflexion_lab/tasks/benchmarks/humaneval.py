@@ -145,7 +145,6 @@ def examples(task_id: str, prompt: str, entry_point: str) -> tuple[str, ...]:
 
 
 def task(row: Fields) -> Task:
-    """The task of a row of HumanEval."""
     problem = decoded(row, Problem)
     return task_of(problem, hidden_checks(problem.test), problem.test)
 

@@ -84,8 +84,6 @@ def mutants(program: str, first_line: int = 1, most: int | None = None, rng: Ran
 
 
 class _Place(NamedTuple):
-    """The place of a node in its tree."""
-
     parent: ast.AST
     field: str
     at: int | None

@@ -140,7 +140,6 @@ def turns_of(trajectory: Trajectory) -> int:
 
 
 def errors_of(trajectory: Trajectory) -> int:
-    """Number of turns with an error."""
     errors = sum(bool(step.error) for step in trajectory.steps)
     has_error = bool(trajectory.steps and trajectory.steps[-1].error)
     return errors + (trajectory.status == "stuck" and not has_error)

@@ -131,8 +131,6 @@ def sound(check: Check) -> bool:
 
 
 class Left(NamedTuple):
-    """Leftovers of a run."""
-
     orphans: tuple[int, ...]
     """Process ids; always empty without Linux's /proc."""
     files: tuple[Path, ...]

@@ -147,7 +147,6 @@ class Tests:
         return any(name == other and issubclass(case, kind) for case, other in self.ran)
 
     def run_class(self, kind: type) -> None:
-        """Run the tests of a class of pytest."""
         tests = [name for name in dir(kind) if name.startswith("test") and callable(getattr(kind, name))]
         rest = [name for name in tests if not self.was_run(kind, name)]
         hook(kind, "setup_class", kind) if rest else None

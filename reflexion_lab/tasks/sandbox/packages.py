@@ -17,8 +17,6 @@ THREADS = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THR
 
 
 class Packages(NamedTuple):
-    """The packages of a task."""
-
     modules: tuple[str, ...] = ()
     """Modules to import before the first fork."""
     entries: tuple[Path, ...] = ()

@@ -37,8 +37,6 @@ LONGEST = 100
 
 
 class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One check."""
-
     input: str
     output: str
 
