@@ -153,7 +153,7 @@ def test_a_retry_is_shown_as_its_difference():
     unlike = attempt(2, "def f(x):\n    yield from map(str, range(9))\n")
     assert Reader(view(unlike, before=attempt())).inside["mark"] == []
     same = Reader(view(attempt(2), before=attempt(1)))
-    assert "same program as attempt 1" in same.words
+    assert "same as attempt 1" in same.words
     assert "return x" in same.text
 
 
@@ -194,7 +194,7 @@ def test_an_attempt_says_its_verdict_checks_words_and_memory(attempt, expected):
 
 def test_a_missing_program_is_named_and_the_next_shown_whole():
     for before in (None, attempt(1), attempt(1, "")):
-        assert "no program in the reply" in Reader(view(attempt(2, ""), before=before)).words
+        assert "none in the reply" in Reader(view(attempt(2, ""), before=before)).words
     read = Reader(view(PASSED, before=attempt(1, "")))
     assert "return x + 1" in read.inside["pre"][0]
     assert "against" not in read.words
@@ -233,7 +233,7 @@ def test_a_loop_as_strip_and_as_history():
     assert repr(strip) == "a loop: failed, 0 of 1 right → passed, 1 of 1 right; submitted 2"
     history = Reader(view([attempt(), PASSED, replace(PASSED, number=3, parent=2)])).words
     assert "diff to attempt 1" in history
-    assert "same program as attempt 2" in history
+    assert "same as attempt 2" in history
 
 
 def test_every_turn_is_there_and_only_the_last_two_are_unfolded():
@@ -264,7 +264,7 @@ def test_a_draft_is_shown_as_its_difference_to_the_draft_before():
     read = Reader(view(working(PASSED, *steps)))
     assert "Turn 1 · a first draft" in read.words
     assert "Turn 3 · diff to turn 1: −1 +1 lines" in read.words
-    assert "Turn 4 · same program as turn 3" in read.words
+    assert "Turn 4 · same as turn 3" in read.words
     assert "Program the draft of turn 4 1 def f(x):" in read.words
     assert len([block for block in read.inside["pre"] if "def f(x):" in block]) == 3
 

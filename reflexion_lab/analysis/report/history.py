@@ -55,13 +55,13 @@ def program(new: str, old: str = "", name: str = "") -> tuple[list[Line], str]:
     """Lines of `new`, as its difference to `old` (called `name`), and a remark on them."""
     after, before = lines(new), lines(old)
     if not after:
-        return [], "no program in the reply"
+        return [], "none in the reply"
     if max(len(after), len(before)) > MOST_LINES:
         return numbered(after[:MOST_LINES]), f"{len(after):,} lines, of which at most {MOST_LINES:,} are shown"
     if not before:
         return numbered(after), ""
     if after == before:
-        return numbered(after), f"same program as {name}"
+        return numbered(after), f"same as {name}"
     changed = _from_first(_difference(before, after))
     gone, come = ([line.kind for line in changed].count(kind) for kind in ("out", "in"))
     return changed, f"diff to {name}: −{gone} +{come} lines"
