@@ -229,6 +229,7 @@ HEAD: Columns = {
 }
 CLUSTER: Columns = {
     "cluster": ("object", lambda row: row.loop.cluster),
+    "released": ("category", lambda row: row.loop.result.released or None),
     "split": ("category", lambda row: row.loop.result.split or None),
 }
 NUMBER: Columns = {"number": ("int64", lambda row: row.number)}

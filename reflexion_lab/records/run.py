@@ -28,6 +28,8 @@ class TaskResult(Record, frozen=True, kw_only=True):
     """Seconds of wall time, queues included."""
     cluster: str = ""
     """`Task.cluster_id`; "" in runs before 25 November 2026, see `Log.clusters`."""
+    released: str = ""
+    """`Task.released`: the ISO date of a task whose benchmark has one."""
     split: str = ""
     """`train`, or `test` or `validation` for tasks held out, for which memory is frozen; "" without a split."""
 

@@ -314,6 +314,7 @@ def result_of(
         feedback_source=feedback_source,
         duration=round(seconds, 6),
         cluster=task.cluster_id,
+        released=task.released,
         split=split,
     )
 

@@ -18,6 +18,7 @@ from reflexion_lab.analysis.report import cells
 from reflexion_lab.analysis.report.cells import NONE
 from reflexion_lab.analysis.report.sheets import Sheet, as_table
 from reflexion_lab.analysis.run_log import Log
+from reflexion_lab.analysis.stats import bootstrap
 from reflexion_lab.analysis.stats.clusters import units
 from reflexion_lab.analysis.stats.estimators import Point
 from reflexion_lab.analysis.stats.intervals import Estimate, Rate, methods
@@ -65,7 +66,13 @@ def show(run: RunFolder, console: Console, all_tasks: bool = False, log: Log | N
     log = log or Log.read(run, texts=False)
     figures = summary(log)
     loud = [cells.line(text, "bold white on red") for text in warnings(log, figures, run.path)]
-    before = [_tasks(log, all_tasks), *_convergence(log, figures), *_feedback(figures), *_reflections(figures)]
+    before = [
+        _tasks(log, all_tasks),
+        *_convergence(log, figures),
+        *_releases(log),
+        *_feedback(figures),
+        *_reflections(figures),
+    ]
     before += _reactions(log)
     tables = [*(as_table(sheet, STYLES) for sheet in before), headline(log), cells.line(""), as_table(usage(log))]
     for part in (*loud, *tables, *map(cells.line, resumed(log.manifest, log.resumptions)), *loud):
@@ -258,6 +265,32 @@ def _convergence(log: Log, figures: Summary) -> Iterator[Sheet]:
     }
     title = f"Convergence, n = {points[0].n} tasks{feedback}: every loop cut at this attempt; shares in %"
     yield Sheet.of(title, points, columns)
+
+
+def _releases(log: Log) -> Iterator[Sheet]:
+    """Rates before and after each possible cut-off of a model's training; nothing where no task has a date."""
+    quarter = {
+        task_id: f"{result.released[:4]}-Q{(int(result.released[5:7]) + 2) // 3}"
+        for task_id, result in log.results.items()
+        if result.released and task_id not in log.no_verdict
+    }
+    cases = [(each, quarter[each], grade.passed) for each, (_, grade) in log.submitted.items() if each in quarter]
+
+    def rate(is_of: Callable[[str], bool]) -> Rate:
+        return bootstrap.rate(((each, passed) for each, when, passed in cases if is_of(when)), log.clusters)
+
+    quarters = sorted({when for _, when, _ in cases})
+    sides = [(each, rate(each.__gt__), rate(each.__le__)) for each in quarters]
+    columns: dict[str, Callable[[tuple[str, Rate, Rate]], str]] = {
+        "quarter": lambda row: row[0],
+        "before\nit": lambda row: str(row[1].n),
+        "%\n[95 %]": lambda row: cells.estimate(row[1]) if row[1].n else NONE,
+        "in it or\nlater": lambda row: str(row[2].n),
+        "% \n[95 %]": lambda row: cells.estimate(row[2]),
+    }
+    caption = "A model may have read what was released before its cut-off: take the row of its date."
+    if sides:
+        yield Sheet.of("Solved by quarter of release, with n", sides, columns, caption)
 
 
 def _feedback(figures: Summary) -> Iterator[Sheet]:

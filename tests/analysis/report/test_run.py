@@ -4,8 +4,12 @@ import pytest
 from msgspec.structs import replace
 from rich.console import Console
 
+import reflexion_lab as rl
 from reflexion_lab.analysis.report.run_tables import show
+from reflexion_lab.cli.main import main
+from reflexion_lab.notebook.frames import load
 from reflexion_lab.records import Check, SuiteVerdict, Usage, WrittenTests
+from reflexion_lab.tasks.benchmarks.basics import basics
 
 RUN = {
     "right at once": [(1.0, True)], "repaired": [(0.0, False), (1.0, True)], "damaged": [(0.5, True), (1.0, False)],
@@ -229,3 +233,19 @@ def test_ids_with_brackets_and_paths_are_printed_as_they_are(report_of, tmp_path
 def test_what_has_nothing_to_say_is_left_out(report_of, verdicts, source, absent):
     text = report_of(verdicts, feedback_source=source)
     assert not [words for words in absent if words in text]
+
+
+def test_rates_before_and_after_each_possible_cut_off_stand_together(tmp_path, capsys):
+    days = ["2024-11-30", "2025-01-01", "2025-03-31", "2025-04-01", ""]
+    tasks = [replace(task, released=day) for task, day in zip(basics(n=5), days, strict=True)]
+    run = rl.run("model=simulated", "model.first=0.5", "tracker=none", benchmark=tasks, run_root=tmp_path, quiet=True)
+    assert main(["show", str(run.folder.path), "--full"]) == 0
+    table = capsys.readouterr().out.partition("Solved by quarter of release")[2]
+    rows = [line.split() for line in table.split("A model may")[0].splitlines() if line.strip()[:2] == "20"]
+    solved = [run.log.submitted[task.task_id][1].passed for task in tasks[:4]]
+    expected = [("2024-Q4", 0, 4), ("2025-Q1", 1, 3), ("2025-Q2", 3, 1)]
+    assert [(row[0], int(row[1])) for row in rows] == [(quarter, before) for quarter, before, _ in expected]
+    for row, (_, before, later) in zip(rows, expected, strict=True):
+        assert int(row[-4]) == later
+        assert float(row[-3]) == round(100 * sum(solved[before:]) / later, 1)
+    assert {*load(str(run.folder.path)).tasks["released"].dropna()} == {*days[:4]}
