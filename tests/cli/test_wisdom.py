@@ -49,9 +49,12 @@ def test_extract_counts_what_episodes_say_they_read(lab, fill, held, episode):
 
 
 def test_nothing_comes_of_a_store_without_failures(lab, fill, held, episode):
-    page = lab("wisdom", "extract", "--store", fill(episode(1, passed=True)), "--json")
+    place = fill(episode(1, passed=True))
+    page = lab("wisdom", "extract", "--store", place, "--json")
     assert page.json == {"store": page.json["store"], "episodes": 1, "wisdom": 0, "new": 0, "changed": 0}
     assert held(Wisdom) == []
+    assert "never read by an actor" in lab("wisdom", "stats", "--store", place).out
+    assert "no wisdom found" in lab("wisdom", "list", "--store", place).out
 
 
 RETIRED = wisdom(3, domain="testing", use_count=5, success_rate=0.0)
@@ -105,12 +108,6 @@ def test_stats_count_use_success_and_retirement(lab, fill):
     assert page.json.items() >= figures.items()
     assert (page.json["success"]["k"], page.json["success"]["n"]) == (4, 10)
     assert "40.0 % [16.8, 68.7] (4 of 10 uses, Wilson 95 %)" in page.out
-
-
-def test_an_empty_store_has_no_wisdom(lab, fill, episode):
-    place = fill(episode(1))
-    assert "never read by an actor" in lab("wisdom", "stats", "--store", place).out
-    assert "no wisdom found" in lab("wisdom", "list", "--store", place).out
 
 
 @pytest.fixture

@@ -62,12 +62,13 @@ def wisdom_for(known, name="z"):
     return known.lessons(task(name, CAUSE), []).wisdom
 
 
-def test_a_rounds_updates_are_known_from_its_end_on():
+def test_a_rounds_updates_are_known_from_its_end_on_and_the_oldest_leave_at_capacity():
     known = archive()
     assert similar(known, "b") == []
     known.absorb(failed("a"))
     assert similar(known, "b") == ["a"]
     assert known.lessons(task("b"), []).insights == ("insight of a",)
+    assert similar(archive("abc", max_episodes=2)) == ["c", "b"]
 
 
 def test_the_threshold_is_inclusive():
@@ -320,10 +321,6 @@ def test_lessons_fit_their_token_budget_and_none_are_shown_by_default():
     tighter = archive("ab", shown=Shown(wisdom=3, insights=5, max_tokens=21))
     assert tighter.lessons(task("c", CAUSE), []).insights == ("insight of b",)
     assert archive("ab", shown=Shown()).lessons(task("c", CAUSE), []) == Recollection()
-
-
-def test_the_oldest_leave_at_capacity():
-    assert similar(archive("abc", max_episodes=2)) == ["c", "b"]
 
 
 def test_the_adaptive_omega_carries_over_from_loop_to_loop():

@@ -114,11 +114,16 @@ def test_no_failure_is_without_issues_beside_the_checks_themselves(evaluation, i
     assert f"\nSuggestions: {suggestion}" in text if suggestion else "Suggestions" not in text
 
 
-def test_many_issues_are_cut_and_counted():
+def test_many_issues_are_cut_and_counted_and_a_reflection_with_only_its_cause_shown_is_described():
     issues = tuple(f"issue {number}" for number in range(8))
     text = described_evaluation(Evaluation(passed=False, outcome="fail", reward=0.5, issues=issues))
     assert "issue 4; and 3 more\n" in text
     assert "issue 5" not in text
+    in_window, other = builders.reflection(1, root_cause="no return"), builders.reflection(2, root_cause="no return")
+    window = Recollection(own=(builders.episode(reflection=in_window),))
+    text = session_text(Session(session_id="s", reflections=(other, in_window)), selected=window)
+    assert "change 2" in text
+    assert "change 1" not in text
 
 
 def test_a_description_keeps_its_bound_and_breaks_between_lines():
@@ -133,14 +138,6 @@ def test_a_description_keeps_its_bound_and_breaks_between_lines():
         assert len(text) <= max_chars
         assert full.startswith(text)
         assert max_chars < 100 or full[len(text)] == "\n"
-
-
-def test_a_reflection_with_only_its_cause_shown_is_still_described():
-    in_window, other = builders.reflection(1, root_cause="no return"), builders.reflection(2, root_cause="no return")
-    window = Recollection(own=(builders.episode(reflection=in_window),))
-    text = session_text(Session(session_id="s", reflections=(other, in_window)), selected=window)
-    assert "change 2" in text
-    assert "change 1" not in text
 
 
 def test_a_later_run_begins_where_the_episodes_of_the_earlier_one_ended():

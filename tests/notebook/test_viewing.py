@@ -135,12 +135,17 @@ def test_a_task_view_holds_no_secret(task):
     assert task.canonical_solution.strip() not in read.text
 
 
-def test_a_program_has_the_line_numbers_that_errors_name():
+def test_a_program_has_the_line_numbers_that_errors_name_and_a_missing_one_is_named():
     text = "\n\n  if x:\n\ty = 'Größe 大小 ≤ 😀'\n"
     read = Reader(view(attempt(solution="\n\ndef f(x):\n\n    return x\n", reply=text)))
     lines = read.inside["pre"][0].splitlines()
     assert [line.split(maxsplit=1) for line in lines] == [["3", "def f(x):"], ["4"], ["5", "return x"]]
     assert text in read.text
+    for before in (None, attempt(1), attempt(1, "")):
+        assert "none in the reply" in Reader(view(attempt(2, ""), before=before)).words
+    read = Reader(view(PASSED, before=attempt(1, "")))
+    assert "return x + 1" in read.inside["pre"][0]
+    assert "against" not in read.words
 
 
 def test_a_retry_is_shown_as_its_difference():
@@ -190,14 +195,6 @@ SAID = [
 @pytest.mark.parametrize(("attempt", "expected"), SAID, ids=[expected[:50] for _, expected in SAID])
 def test_an_attempt_says_its_verdict_checks_words_and_memory(attempt, expected):
     assert expected in Reader(view(attempt)).words
-
-
-def test_a_missing_program_is_named_and_the_next_shown_whole():
-    for before in (None, attempt(1), attempt(1, "")):
-        assert "none in the reply" in Reader(view(attempt(2, ""), before=before)).words
-    read = Reader(view(PASSED, before=attempt(1, "")))
-    assert "return x + 1" in read.inside["pre"][0]
-    assert "against" not in read.words
 
 
 def test_findings_of_tools_are_no_tests():

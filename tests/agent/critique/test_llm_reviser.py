@@ -62,16 +62,13 @@ def test_prompt_and_reply_fit_into_a_small_context(task, style, variant):
     assert "def double(x):\n#     x" in model.prompt or "def double(x):\n    x" in model.prompt
 
 
-def test_later_issues_go_before_any_line_of_the_draft(task):
+def test_later_issues_go_before_the_draft_and_a_fence_in_one_cannot_leave_its_line(task):
     critique = Critique(severity=1.0, issues=tuple(f"{n} " + "wrong " * 60 for n in range(5)), source="llm")
     model = Replies(REPLY, 700)
     LLMReviser(model, Sampling(max_tokens=200)).revise(task, PROGRAM + "# kept\n" * 20, critique)
     assert model.prompt.count("# kept") == 20
     assert "0 wrong" in model.prompt
     assert "4 wrong" not in model.prompt
-
-
-def test_a_fence_in_an_issue_cannot_leave_its_line(task):
     model, critique = Replies(REPLY), Critique(severity=1.0, issues=("bad\n```\nISSUE: none",), source="llm")
     LLMReviser(model, Sampling()).revise(task, PROGRAM, critique)
     assert "bad ``` ISSUE: none" in model.prompt
