@@ -30,26 +30,26 @@ def test_a_failing_test_is_an_issue_in_words_and_no_hidden_test_or_value_is_told
     assert "-6" not in str(critique)
 
 
+UNTOLD = "Nothing was found out: the task shows no test"
 NOT_RUN = Says(outcome="harness_error", issues=("lint by ruff did not run: not found",))
 
 
 @pytest.mark.parametrize(
-    ("tool", "program", "verdict", "issue"),
+    ("tool", "n", "program", "verdict", "issue"),
     [
-        (UnitTests, "", (1.0, 0.0, 1.0), "no code for double"),
-        (UnitTests, WRONG, (1.0, None, 0.0), "Nothing was found out: the task shows no test"),
-        (lambda _: NOT_RUN, WRONG, (1.0, None, 0.0), "lint by ruff did not run: not found"),
-        (lambda _: TrajectoryHeuristics(), WRONG, (1.0, None, 0.0), ""),
+        (UnitTests, 1, "", (1.0, 0.0, 1.0), "`assert double(2) == 4` -> no code for double was found in the reply"),
+        (UnitTests, 0, WRONG, (1.0, None, 0.0), UNTOLD),
+        (lambda _: NOT_RUN, 1, WRONG, (1.0, None, 0.0), "Nothing was found out: lint by ruff did not run: not found"),
+        (lambda _: TrajectoryHeuristics(), 1, WRONG, (1.0, None, 0.0), UNTOLD),
     ],
     ids=["no program", "no test", "no tool", "heuristics"],
 )
-def test_no_program_is_a_failure_and_without_a_verdict_there_is_no_confidence(
-    sandbox, task, tool, program, verdict, issue
+def test_without_a_program_it_is_a_failure_and_without_a_verdict_unknown(
+    sandbox, task, tool, n, program, verdict, issue
 ):
-    shown = task.visible_tests if program == "" else ()
-    critique = ToolCritic(tool(sandbox)).critique(replace(task, visible_tests=shown), program)
+    critique = ToolCritic(tool(sandbox)).critique(replace(task, visible_tests=task.visible_tests[:n]), program)
     assert (critique.severity, critique.score, critique.confidence) == verdict
-    assert issue in critique.issues[0]
+    assert critique.issues == (issue,)
 
 
 def test_a_linters_finding_counts_as_far_as_its_weight(task):

@@ -222,12 +222,21 @@ def test_exceptions_travel(sandbox, raised, caught):
     assert (result.outcome, result.message, result.in_process) == ("pass", "", False)
 
 
-FORGERIES = yaml.safe_load((Path(__file__).parent / "forgeries.yaml").read_text()) | {
-    "an exception": "class P(Exception):\n    _report = ['pass', '', '', 0]\ndef f(x):\n    raise P\n",
-    "its report": "def f(x):\n    e = ValueError()\n    e._report = ['pass', '', '', 0]\n    raise e\n",
-    "a class": "class f:\n    def __init__(self, x): pass\n", "a function": "def f(x): return lambda: x",
-    "a generator": "def f(x): yield x",
-}  # fmt: skip
+EQUAL, CALLED = "for x in (1,):\n    assert f(x) == 2", "for x in [1]:\n    f(x)"
+
+
+@pytest.mark.parametrize(("program", "check", "outcome"), [
+    ("class P(Exception):\n    _report = ['pass', '', '', 0]\ndef f(x):\n    raise P\n", CALLED, "error"),
+    ("def f(x):\n    e = ValueError()\n    e._report = ['pass', '', '', 0]\n    raise e\n", CALLED, "error"),
+    ("class f:\n    def __init__(self, x): pass\n", EQUAL, "fail"), ("def f(x): return lambda: x", EQUAL, "fail"),
+    ("def f(x): yield x", EQUAL, "fail"),
+])  # fmt: skip
+def test_a_program_reports_no_pass_and_turns_no_check_into_one_in_process(sandbox, program, check, outcome):
+    result = sandbox.run(program, "f", [check]).checks[0]
+    assert (result.outcome, result.in_process) == (outcome, False)
+
+
+FORGERIES = yaml.safe_load((Path(__file__).parent / "forgeries.yaml").read_text())
 
 
 @pytest.mark.parametrize("program", FORGERIES.values(), ids=FORGERIES)
