@@ -9,6 +9,7 @@ from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.runner.objects import method_of
 from reflexion_lab.storage.place import opened
 from reflexion_lab.studies.run import carry_out
+from tests.studies.small_runs import stored_items
 
 
 @pytest.fixture(scope="module")
@@ -52,21 +53,13 @@ def test_revert_sets_the_items_of_a_store(lab, run, place):
     )
     store.close()
     assert "items 1 to 2, would be reverted" in lab("memory", "revert", run, "1", "--store", place).out
-    assert _items(place) == {"other", "awm"}
+    assert stored_items(place) == {"other", "awm"}
     lab("memory", "revert", run, "1", "--store", place, "--yes")
     updates = RunFolder(run).updates
     first = {name for update in updates[:2] for operation in update.operations for name in operation.item_ids}
-    assert _items(place) == first | {"awm"}
+    assert stored_items(place) == first | {"awm"}
     lab("memory", "revert", run, "0", "--store", place, "--yes")
-    assert _items(place) == {"awm"}
-
-
-def _items(place) -> set[str]:
-    store = opened(place)
-    try:
-        return {item.item_id for item in store.read(Item) if item.text}
-    finally:
-        store.close()
+    assert stored_items(place) == {"awm"}
 
 
 def test_a_run_without_a_curator_is_named(lab, tmp_path):

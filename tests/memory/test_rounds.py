@@ -15,6 +15,7 @@ from reflexion_lab.runner.config.parts import ConfigError
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.storage.place import opened
 from tests.builders import TABLES
+from tests.studies.small_runs import run_lab
 
 SCRIPT = [{"when": "", "scope": "conversation", "reply": "\n    return None\n"}]
 SHARED = (
@@ -46,13 +47,7 @@ def unbroken(config):
 
 
 def carried_out(cfg, wrap=lambda model: model):
-    lab = assemble(cfg)
-    lab.model._model = wrap(lab.model._model)
-    try:
-        lab.runner.run()
-    finally:
-        lab.close()
-    return lab.folder
+    return run_lab(cfg, lambda lab: setattr(lab.model, "_model", wrap(lab.model._model))).folder
 
 
 def read_by_the_actors(folder):

@@ -10,6 +10,7 @@ from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.storage.place import opened
 from reflexion_lab.studies.run import carry_out
 from reflexion_lab.studies.sweeps.running import sweep
+from tests.studies.small_runs import stored_items
 
 KEY = "memory.shared.items"
 STREAM = (
@@ -36,14 +37,6 @@ def sources(tmp_path_factory):
 def items(folder: RunFolder) -> int:
     assert folder.beginning is not None
     return len(folder.beginning.items)
-
-
-def stored(place) -> set[str]:
-    store = opened(place)
-    try:
-        return {item.item_id for item in store.read(Item) if item.text}
-    finally:
-        store.close()
 
 
 @pytest.mark.parametrize("name", ["gold", "oracle"])
@@ -132,7 +125,7 @@ def test_a_store_gets_the_items_that_a_run_began_with_and_says_that_it_is_filled
     place = tmp_path / "store"
     keep = ("store=jsonl", f"store.place={place}")
     first = run(tmp_path / "runs", f"{KEY}.of={sources['plain'].path}", "benchmark.load.seed=5", *keep)
-    assert len(stored(place)) == 12
+    assert len(stored_items(place)) == 12
     second = run(tmp_path / "runs", f"{KEY}.frozen=true", *keep)
     assert (items(first), items(second)) == (6, 12)
     assert (first.manifest.provenance.store, second.manifest.provenance.store) == ("empty", "filled")
@@ -170,10 +163,10 @@ def test_a_resumed_run_stores_no_items_that_the_store_has_had(tmp_path, lab_main
     place = tmp_path / "store"
     keep = ("store=jsonl", f"store.place={place}")
     folder = run(tmp_path / "runs", *keep)
-    assert len(stored(place)) == 6
+    assert len(stored_items(place)) == 6
     lab_main("memory", "revert", str(folder.path), "0", "--store", str(place), "--yes")
     run(tmp_path / "runs", *keep, f"resume={folder.path}")
-    assert stored(place) == set()
+    assert stored_items(place) == set()
 
 
 def test_items_that_a_store_has_had_keep_what_others_made_of_them(sources, tmp_path):
@@ -187,7 +180,7 @@ def test_items_that_a_store_has_had_keep_what_others_made_of_them(sources, tmp_p
     store.close()
     later = run(tmp_path / "runs", *of, "benchmark.load.seed=6")
     assert {item.item_id: item.counts for item in later.beginning.items}[first.item_id] == {"helpful": 3}
-    assert second.item_id not in stored(place)
+    assert second.item_id not in stored_items(place)
 
 
 def test_a_run_whose_curator_was_never_called_may_be_named(tmp_path):

@@ -16,7 +16,7 @@ from reflexion_lab.analysis.comparison.grouping import arms
 from reflexion_lab.analysis.report.comparison import is_registered
 from reflexion_lab.cli.main import main
 from reflexion_lab.notebook.frames import load
-from reflexion_lab.runner.config.assemble import assemble, manifest_of
+from reflexion_lab.runner.config.assemble import manifest_of
 from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.config.parts import ConfigError
 from reflexion_lab.runner.folder import registration
@@ -24,6 +24,7 @@ from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.runner.folder.manifest import config_digest
 from reflexion_lab.runner.folder.registration import FILE, deviations, exploratory, of_runs, read, register, section
 from tests.builders import scripted
+from tests.studies.small_runs import run_lab
 
 STUDY = """\
 name: words of a script
@@ -81,14 +82,8 @@ def registered(study, home):
 def carry_out(home, runs, *overrides, study=None, before=lambda lab: None):
     """Carries out a small run and returns its folder; `before` gets the assembled lab."""
     studies = [f"study={study}"] if study else []
-    lab = assemble(compose("model=scripted", f"model.path={home / 'script.json'}", f"run_root={runs}", *BASE, *studies,
-                           *overrides))  # fmt: skip
-    before(lab)
-    try:
-        lab.runner.run()
-    finally:
-        lab.close()
-    return lab.folder
+    script = ("model=scripted", f"model.path={home / 'script.json'}")
+    return run_lab(compose(*script, f"run_root={runs}", *BASE, *studies, *overrides), before).folder
 
 
 @pytest.fixture

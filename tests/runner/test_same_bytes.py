@@ -8,9 +8,9 @@ import pytest
 from reflexion_lab.agent.models.scripted import ScriptedModel
 from reflexion_lab.analysis.summary import Log, bare, canonical_form, differences, figures
 from reflexion_lab.records import Usage
-from reflexion_lab.runner.config.assemble import assemble
 from reflexion_lab.runner.config.compose import compose
 from tests.builders import canonical_bytes, scripted
+from tests.studies.small_runs import run_lab
 
 SHARED = (
     "recall=window_then_similar", "recall.min_score=0", "recall.omega=adaptive", "retriever=jaccard",
@@ -39,13 +39,8 @@ def carried_out(tmp_path, workers, *overrides):
         *scripted(tmp_path), f"run_root={tmp_path / str(workers)}", "benchmark.limit=12",
         "tracker=none", "quiet=true", f"workers={workers}", "seed=3", *overrides,
     )  # fmt: skip
-    lab = assemble(cfg)
-    lab.model._model = Unsteady(workers)  # in the place of the script
-    try:
-        lab.runner.run()
-    finally:
-        lab.close()
-    return Log.read(lab.folder)
+    # In the place of the script.
+    return Log.read(run_lab(cfg, lambda lab: setattr(lab.model, "_model", Unsteady(workers))).folder)
 
 
 @pytest.mark.parametrize("overrides", [

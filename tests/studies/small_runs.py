@@ -6,7 +6,9 @@ from contextlib import closing, contextmanager
 
 from model_server import ModelServer, completion
 
+from reflexion_lab.records import Item
 from reflexion_lab.runner.config.assemble import assemble
+from reflexion_lab.storage.place import opened
 
 REFLECTION = "ROOT_CAUSE: a\nWHAT_WENT_WRONG: b\nWHAT_TO_CHANGE: {0}\nCONFIDENCE: 0.5\n"
 NEVER_PASSES = [
@@ -23,12 +25,18 @@ def script(folder, rules=NEVER_PASSES):
     return folder / "script.json"
 
 
-def run_lab(cfg):
-    """Run the experiment of `cfg`, without summary and tracker, and close its lab."""
-    lab = assemble(cfg)
-    with closing(lab):
+def run_lab(cfg, before=lambda lab: None):
+    """Run the experiment of `cfg`, without summary and tracker, and close its lab, which `before` gets first."""
+    with closing(assemble(cfg)) as lab:
+        before(lab)
         lab.runner.run()
     return lab
+
+
+def stored_items(place):
+    """The ids of the items of the store at `place` that have not been removed."""
+    with closing(opened(place)) as store:
+        return {item.item_id for item in store.read(Item) if item.text}
 
 
 @contextmanager
