@@ -43,8 +43,6 @@ def _add_trust(parser: argparse.ArgumentParser) -> None:
 
 
 def bundle(options: argparse.Namespace) -> int:
-    from rich.console import Console
-
     from reflexion_lab.studies.replay.findings import show
 
     run = place.one_run(options.run)
@@ -52,7 +50,7 @@ def bundle(options: argparse.Namespace) -> int:
     out = Path(options.out) if options.out else path.parent / "bundles" / f"{path.name}.bundle.zip"
     with place.folder_of(out) if not options.out else nullcontext():
         packed = pack_run(run, out, options.calls, options.store, options.trust)
-    show(packed.verification, Console(), "Packed and replayed")
+    show(packed.verification, "Packed and replayed")
     size, zipped = sum(packed.members.values()) / 1e6, out.stat().st_size / 1e6
     say(
         f"{packed.calls} calls, {size:.1f} MB in {len(packed.members)} files, packed into {zipped:.1f} MB",
@@ -92,8 +90,6 @@ def _check_out(out: Path) -> None:
 
 def replay(options: argparse.Namespace) -> int:
     """Returns 1 if anything differs, else 0."""
-    from rich.console import Console
-
     from reflexion_lab.studies.replay.findings import as_json, show
     from reflexion_lab.studies.replay.replay import replay as replayed
 
@@ -101,7 +97,7 @@ def replay(options: argparse.Namespace) -> int:
     if options.json:
         say_json({**as_json(result.verification), "folder": result.folder and str(result.folder)})
     else:
-        show(result.verification, Console(), "Replay")
+        show(result.verification, "Replay")
     if result.folder and not options.json:
         say(f"run folder: {result.folder}")
     return int(not result.verification.holds)

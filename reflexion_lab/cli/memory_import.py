@@ -101,8 +101,6 @@ def faults(record: Any) -> Iterator[str]:
 
 
 class Imported(Record, frozen=True, kw_only=True):
-    """Counts of imported records, by kind."""
-
     new: dict[str, int]
     replaced: dict[str, int]
     """Records whose ids were in the store already, or were repeated."""

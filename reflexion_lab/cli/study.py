@@ -63,10 +63,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def check(options: argparse.Namespace) -> int:
-    from rich.console import Console
-
     from reflexion_lab.studies.registered import show, status
 
     state = status(Path(options.study), [Path(path) for path in options.runs])
-    show(state, Console())
+    show(state)
     return int(state.is_too_small or any(member.deviations for member in state.runs))

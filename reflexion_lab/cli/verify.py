@@ -24,15 +24,13 @@ def add(commands: place.Commands) -> None:
 
 def verify(options: argparse.Namespace) -> int:
     """0, or 1 where anything disagrees."""
-    from rich.console import Console
-
     from reflexion_lab.studies.replay.findings import as_json, show
     from reflexion_lab.studies.replay.verify import verify as check
 
-    console, results = Console(), []
+    results = []
     for path in _paths(options.runs):
         results.append(check(path, options.execute is not None, options.execute or None))
-        show(results[-1], console)
+        show(results[-1])
     agrees = all(result.holds for result in results)
     if options.json:
         say_json({"agrees": agrees, "runs": [as_json(result) for result in results]})

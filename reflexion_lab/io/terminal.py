@@ -123,7 +123,6 @@ class Progress:
         self._lines = not quiet and self._bar.disable
 
     def attempt(self) -> None:
-        """Count an attempt that has ended."""
         with self._lock:
             self.attempts += 1
             self._refresh()

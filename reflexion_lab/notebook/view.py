@@ -64,13 +64,14 @@ def view(
     if isinstance(thing, Attempt):
         return _attempt(thing, before, grades)
     if isinstance(thing, Task):
-        return _task(thing)
+        html = pieces.macro("records", "task")(thing.public, numbered(lines(thing.prompt)))
+        return _view(html, f"{thing.task_id}: {thing.entry_point}, {len(thing.visible_tests)} visible tests")
     if isinstance(thing, Reflection):
         return _view(pieces.macro("pieces", "reflection")(thing), f"reflection by {thing.source}")
     if isinstance(thing, Mapping) and thing:
         return _named(thing, grades)
     if isinstance(thing, Sequence) and thing and all(isinstance(item, Attempt) for item in thing):
-        return _history(thing, grades)
+        return _view(history(thing, _by_number(grades)), _line(thing[0].task_id, thing))
     if isinstance(thing, str | RunFolder) or hasattr(thing, "folder") or hasattr(thing, "__fspath__"):
         (folder,) = _single_run(folders(thing))
         return run_view(folder) if task is None else task_view(folder, task)
@@ -100,15 +101,6 @@ def _attempt(attempt: Attempt, before: Attempt | None, grades: Any) -> View:
     grade = _by_number(grades).get((attempt.task_id, attempt.number))
     html = pieces.macro("records", "attempt")(card(attempt, before, grade))
     return _view(html, f"attempt {attempt.number} at {attempt.task_id}: {pieces.outcome_words(attempt)}")
-
-
-def _history(attempts: Sequence[Attempt], grades: Any) -> View:
-    return _view(history(attempts, _by_number(grades)), _line(attempts[0].task_id, attempts))
-
-
-def _task(task: Task) -> View:
-    html = pieces.macro("records", "task")(task.public, numbered(lines(task.prompt)))
-    return _view(html, f"{task.task_id}: {task.entry_point}, {len(task.visible_tests)} visible tests")
 
 
 def _named(named: Named, grades: Any) -> View:

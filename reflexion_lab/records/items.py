@@ -33,8 +33,6 @@ class Operation(Record, frozen=True, kw_only=True):
 
 
 class Refusal(Record, frozen=True, kw_only=True):
-    """An operation that was not applied."""
-
     operation: Operation
     reason: str
 

@@ -35,8 +35,6 @@ STAMP = ".tsr"
 
 
 class Membership(NamedTuple):
-    """A run and its deviations from the study."""
-
     run_id: str
     arm: str
     """Registered name of the arm; without one, that of its config."""
@@ -233,8 +231,9 @@ def _power_lines(state: Status) -> Iterator[tuple[str, bool]]:
         yield text + too_small * state.is_too_small, state.is_too_small
 
 
-def show(state: Status, console: Console) -> None:
+def show(state: Status) -> None:
     """Print the study, its runs and what is missing."""
+    console = Console()
     study = state.study
     exploratory = [run for run in state.runs if run.deviations]
     registered_runs = [run for run in state.runs if not run.deviations]

@@ -23,8 +23,6 @@ TRIVIAL = "assert True"
 
 
 class ToolCall(NamedTuple):
-    """An action and the code that came with it."""
-
     action: str
     """"" if the reply names none."""
     code: str = ""

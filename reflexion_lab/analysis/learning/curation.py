@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from reflexion_lab.analysis.run_log import Log
@@ -166,10 +166,8 @@ def reads(judged: Iterable[tuple[Attempt, Grade]], updates: Iterable[Update]) ->
             for name in operation.item_ids:
                 votes.setdefault(name, Counter()).update(operation.votes)
     every = dict.fromkeys([*(name for name, _ in outcomes), *votes])
-    rows = [_read(name, outcomes, votes) for name in every]
+    rows = [
+        Read(item_id=name, passed=outcomes[name, True], failed=outcomes[name, False], votes=dict(votes.get(name, {})))
+        for name in every
+    ]
     return tuple(sorted(rows, key=lambda row: (-row.passed - row.failed, row.item_id)))
-
-
-def _read(name: str, outcomes: Mapping[tuple[str, bool], int], votes: Mapping[str, Mapping[str, int]]) -> Read:
-    passed, failed = outcomes.get((name, True), 0), outcomes.get((name, False), 0)
-    return Read(item_id=name, passed=passed, failed=failed, votes=dict(votes.get(name, {})))

@@ -75,8 +75,6 @@ class Written(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """An attempt and the reflections that its actor read."""
-
     attempt: Attempt
     before: Attempt | None
     """Previous attempt at the same task."""

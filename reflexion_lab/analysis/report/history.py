@@ -20,6 +20,7 @@ from reflexion_lab.analysis.stats.estimators import tokens, verdict
 from reflexion_lab.loop.policy import FRESH, is_tree, with_parents
 from reflexion_lab.loop.selection import submitted_at
 from reflexion_lab.memory.curators.history import Timeline
+from reflexion_lab.memory.episodic import episode_of
 from reflexion_lab.records import (
     ITEM_SOURCE,
     Attempt,
@@ -296,8 +297,6 @@ def counted(item: Item) -> str:
 
 
 def _as_episode(attempt: Attempt) -> Episode:
-    from reflexion_lab.memory.episodic import episode_of
-
     words = attempt.reflection
     if words:  # no store can hold a lone surrogate
         words = replace(words, root_cause=words.root_cause.encode(errors="replace").decode())

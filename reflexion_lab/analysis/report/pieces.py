@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 from reflexion_lab.io import terminal_text
 from reflexion_lab.records import OUTCOMES, Attempt, Check, Evaluation
+from reflexion_lab.tasks.evaluators.unit_tests import describe
 
 OUTCOME_WORDS = (
     "passed, failed, raised an error, timed out, out of memory, exited early, no tests, no program, harness error, "
@@ -33,8 +34,6 @@ MOST_CALLS = 10
 
 def check_details(check: Check) -> list[tuple[str, str]]:
     """Labels and texts of a failing check."""
-    from reflexion_lab.tasks.evaluators.unit_tests import describe
-
     if check.kind != "test" and check.outcome == "fail":
         return [(f"{check.kind}, line {check.line}", f"{check.message} [{check.error_type}]")]
     where = f" (line {check.line} of the program)" if check.line else ""

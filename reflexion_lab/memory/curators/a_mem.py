@@ -81,8 +81,6 @@ class Note(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """What a new note changes."""
-
     links: tuple[int, ...] = ()
     """Numbers of neighbours, from 1."""
     values: dict[tuple[int, str], str] = {}  # noqa: RUF012

@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from msgspec.structs import replace
@@ -95,7 +95,12 @@ class ExpeL:
         return Selection(items=(*rules_of(items), *near))
 
     def due(self, finished: Sequence[Finished]) -> Sequence[Batch]:
-        pairs = [Batch(finished=(pair,), kind="pair") for loop in finished for pair in _pairs(loop)]
+        pairs = [
+            Batch(finished=(replace(loop, attempts=(success, failure)),), kind="pair")
+            for loop in finished
+            for success in _of(loop, "passed")
+            for failure in _of(loop, "failed")
+        ]
         passed = [replace(loop, attempts=successes[:1]) for loop in finished if (successes := _of(loop, "passed"))]
         size = math.ceil(len(passed) / (math.ceil(len(passed) / CHUNK) or 1)) or 1  # of chunks of about equal size
         chunks = [tuple(passed[start : start + size]) for start in range(0, len(passed), size)]
@@ -177,13 +182,6 @@ def _matched(change: Change, rules: Sequence[Item]) -> Change:
 def _of(loop: Finished, word: str) -> tuple[Attempt, ...]:
     """The attempts of a loop with this verdict."""
     return tuple(attempt for attempt in loop.attempts if verdict_word(attempt) == word)
-
-
-def _pairs(loop: Finished) -> Iterator[Finished]:
-    """The loop with each pair of a passed and a failed attempt."""
-    for success in _of(loop, "passed"):
-        for failure in _of(loop, "failed"):
-            yield replace(loop, attempts=(success, failure))
 
 
 def grammar(rules: Sequence[str]) -> str:

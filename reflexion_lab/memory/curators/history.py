@@ -146,8 +146,6 @@ class Timeline:
 
 
 class Readers(NamedTuple):
-    """Loops that read an item."""
-
     passed: int
     failed: int
     unknown: int

@@ -51,9 +51,5 @@ def _attempt(finished: Finished, attempt: Attempt, chars: int, has_verdict: bool
     feedback = [] if attempt.evaluation.passed else [bounded(attempt.evaluation.feedback.strip(), chars // 4)]
     rest = "\n".join(text for text in (*feedback, *words) if text)
     program = bounded(code, max(chars - len(rest) - 40, chars // 3))
-    return f"Attempt {attempt.number}, which {_verb(attempt)}:\n{program}\n{rest}".rstrip()
-
-
-def _verb(attempt: Attempt) -> str:
-    word = verdict_word(attempt)
-    return "was not tested" if word == "not tested" else word
+    verb = verdict_word(attempt).replace("not tested", "was not tested")
+    return f"Attempt {attempt.number}, which {verb}:\n{program}\n{rest}".rstrip()

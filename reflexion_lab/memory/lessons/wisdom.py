@@ -250,7 +250,8 @@ class RecurringCauses:
         for episode in episodes:
             reflection = episode.reflection
             cause = normalised(reflection.root_cause) if reflection and not episode.passed else ""
-            if reflection and cause and (name := _id(episode)) not in self._seen:
+            name = episode.episode_id or f"ep-{_digest(msgspec.json.encode(episode))}"
+            if reflection and cause and name not in self._seen:
                 self._seen.add(name)
                 wisdom_id = f"wis-{_digest(cause.encode())}"
                 changed[wisdom_id] = None
@@ -320,10 +321,6 @@ def _wisdom(wisdom_id: str, group: list[_Failure]) -> Wisdom:
         tasks=tuple(islice(dict.fromkeys(failure.task_id for failure in group), SOURCES)),
         created_at=group[1].timestamp,
     )
-
-
-def _id(episode: Episode) -> str:
-    return episode.episode_id or f"ep-{_digest(msgspec.json.encode(episode))}"
 
 
 def _digest(content: bytes) -> str:

@@ -100,8 +100,6 @@ from reflexion_lab.tasks.sandbox.cached import VERSION, CachedSandbox
 
 
 class Lab(NamedTuple):
-    """The assembled parts of one run."""
-
     cfg: RunConfig
     runner: Runner
     folder: RunFolder

@@ -83,7 +83,6 @@ class Models(NamedTuple):
 
     @property
     def spent(self) -> Usage:
-        """Spending of the paid calls."""
         return sum((model.spent for model in self.distinct), Usage())
 
     def open(self) -> None:

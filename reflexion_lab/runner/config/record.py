@@ -71,8 +71,6 @@ class QualityConfig(Record, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class BenchmarkConfig(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Tasks, their selection and their order."""
-
     load: Node
     fields: dict[str, str] | None = None
     name: Name = ""
@@ -96,8 +94,6 @@ class SandboxConfig(Record, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class SharedConfig(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Memory shared between loops."""
-
     max_episodes: Positive
     max_mistakes: Positive = 1000
     round_size: Positive
@@ -123,8 +119,6 @@ class MemoryConfig(Record, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class CacheConfig(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Caches of calls, vectors and executions."""
-
     mode: Any
     """Checked by the cache."""
     path: Place

@@ -87,8 +87,6 @@ _DECODER = msgspec.json.Decoder(dict[str, Digest])
 
 
 class _Place(Record, frozen=True):
-    """Task and number of an attempt."""
-
     task_id: str
     number: int
 
@@ -606,7 +604,6 @@ def write_digests(folder: RunFolder) -> None:
 
 
 def is_finished(folder: RunFolder) -> bool:
-    """Whether the run has been finished."""
     return (folder.path / DIGESTS).exists()
 
 

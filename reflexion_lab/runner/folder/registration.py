@@ -18,7 +18,7 @@ import msgspec
 
 from reflexion_lab.errors import DataError, LabError
 from reflexion_lab.io.files import UNREADABLE, content, replace
-from reflexion_lab.records import Manifest, Provenance, Record
+from reflexion_lab.records import Manifest, Record
 from reflexion_lab.runner.folder.manifest import settings, shard_of
 
 EXTRA = {
@@ -299,21 +299,19 @@ TEMPLATE = "prompt template "
 
 
 def _measured(run: Manifest) -> dict[str, Any]:
-    """Measured properties of a run, by key."""
-    models = {"actor": run.model_fingerprint, **run.role_fingerprints, "embedder": run.provenance.embedder_fingerprint}
+    """Measured properties of a run, by key; those of `INPUTS` are digests of sources and of reflections read, and the
+    state of the store, or `none`.
+    """
+    origin = run.provenance
+    inputs = (origin.own_parts, origin.pool_origin or origin.pool, origin.store)
+    models = {"actor": run.model_fingerprint, **run.role_fingerprints, "embedder": origin.embedder_fingerprint}
     return {
         **_settings(run.config),
         TASKS: run.benchmark_digest,
         **{f"fingerprint of {role}": fingerprint for role, fingerprint in models.items() if fingerprint},
         **{f"{TEMPLATE}{name}": digest for name, digest in run.prompt_digests.items()},
-        **_inputs(run.provenance),
+        **{key: value or "none" for key, value in zip(INPUTS, inputs, strict=True)},
     }
-
-
-def _inputs(origin: Provenance) -> dict[str, Any]:
-    """Values of `INPUTS`: digests of sources and of reflections read, state of the store; `none` without any."""
-    values = (origin.own_parts, origin.pool_origin or origin.pool, origin.store)
-    return {key: value or "none" for key, value in zip(INPUTS, values, strict=True)}
 
 
 def _replaced(config: Mapping[str, Any]) -> tuple[str, ...]:

@@ -53,7 +53,6 @@ class Verification(Record, frozen=True, kw_only=True):
 
     @property
     def holds(self) -> bool:
-        """Whether nothing disagrees."""
         return not self.disagreements
 
     @property
@@ -94,8 +93,9 @@ def short(value: object) -> str:
     return line(value if isinstance(value, str) else repr(value), 100)
 
 
-def show(verification: Verification, console: Console, title: str = "Verified") -> None:
+def show(verification: Verification, title: str = "Verified") -> None:
     """Print the table, the notes, then each disagreement."""
+    console = Console()
     table = cells.table(f"{title}: {plain(verification.run_id)}", "checked", "", "got", "expected", names=4)
     for finding in verification.findings:
         got, expected = finding.unchecked or finding.value, "" if finding.unchecked else finding.value

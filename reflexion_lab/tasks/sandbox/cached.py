@@ -180,7 +180,6 @@ class CachedSandbox:
                 self._empty_of_another_version()
 
     def close(self) -> None:
-        """Close the sandbox, its environment and the file."""
         self._sandbox.close()
         if end := getattr(self.environment, "close", None):
             end()
