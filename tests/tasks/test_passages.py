@@ -14,6 +14,7 @@ from reflexion_lab.tasks.evaluators.answers import check_of
 from reflexion_lab.tasks.evaluators.executed import executed
 from reflexion_lab.text.replies.answers import extract_answer
 from tests.agent.actors.test_play import play, turn
+from tests.builders import scripted
 
 LIFE = ["She was born in Bergen.", "She studied.", "She taught.", "She wrote.", "She sang.", "Later she lived in Oslo."]
 PASSAGES = [["Helgoland Suite", ["It is by Anna Vik."]], ["Anna Vik (composer)", LIFE], ["Bergen", ["A city."]]]
@@ -120,3 +121,15 @@ def test_the_experiment_plays_rows_as_those_of_hotpotqa(tmp_path, capsys):
     assert all((a.trajectory.solution in a.trajectory.steps[-1].action) for a in attempts)
     assert main(["show", str(result.folder.path), "q0"]) == 0
     assert "Search[Helgoland Suite]" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("reply", "warns"), [("I look for it.", True), (turn("Finish[Oslo]"), False)])
+def test_plays_whose_replies_have_no_action_are_named_first(tmp_path, capsys, reply, warns):
+    path = tmp_path / "rows.jsonl"
+    path.write_text(json.dumps({"_id": "q", "question": "Who?", "answer": "Vik", "context": PASSAGES}) + "\n")
+    model = scripted(tmp_path, reply=reply)
+    given = ("experiment=hotpotqa", f"benchmark={path}", "reflector=none", "loop.max_attempts=2", "tracker=none")
+    result = rl.run(*given, *model, run_root=tmp_path, quiet=True)
+    assert main(["show", str(result.folder.path)]) == 0
+    first = capsys.readouterr().out.split("\n")[0]
+    assert first.startswith("NO ACTION: 6 of 6 turns" if warns else "UPPER BOUND")

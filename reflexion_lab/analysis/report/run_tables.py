@@ -161,6 +161,11 @@ def _silent(log: Log, figures: Summary) -> Iterator[str]:
     }
     steps = [step for attempt in log.every for step in attempt.trajectory.steps]
     read = sum((step.critique.usage for step in steps if step.critique), Usage())
+    plays = [attempt.trajectory for attempt in log.every if attempt.trajectory.strategy == "play"]
+    turns = [step for play in plays for step in play.steps]
+    without = sum(not step.action for step in turns)
+    if without >= max(1, MANY * len(turns)):
+        yield f"NO ACTION: {without} of {len(turns)} turns of plays have none that could be read: show RUN TASK --full"
     for role, used in figures.usage.items():
         silent = sum((record.usage for record in lost[role]), Usage()) if role in lost else used
         if role == "critic":
