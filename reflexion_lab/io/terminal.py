@@ -44,12 +44,15 @@ def signals_handled() -> Iterator[None]:
         yield
         return
     is_second = False
-    terminals = [descriptor for descriptor in (0, 1, 2) if _is_terminal(descriptor)]
+    terminals = list(filter(os.isatty, (0, 1, 2)))
 
     def handle(number: int, _frame: FrameType | None) -> None:
         nonlocal is_second
         if number == signal.SIGHUP:
-            _silence(terminals)
+            nowhere = os.open(os.devnull, os.O_RDWR)  # printing to a closed terminal would raise
+            for descriptor in terminals:
+                os.dup2(nowhere, descriptor)
+            os.close(nowhere)
         if not is_second:
             is_second = True
             raise Terminated(number)
@@ -79,20 +82,6 @@ def ended(futures: Iterable[Future[None]]) -> Iterator[Future[None]]:
     while waiting:
         over, waiting = wait(waiting, timeout=0.5, return_when=FIRST_COMPLETED)
         yield from over
-
-
-def _is_terminal(descriptor: int) -> bool:
-    with suppress(OSError):
-        return os.isatty(descriptor)
-    return False
-
-
-def _silence(terminals: list[int]) -> None:
-    """Redirect a closed terminal's output to nowhere; printing to it would raise."""
-    nowhere = os.open(os.devnull, os.O_RDWR)
-    for descriptor in terminals:
-        os.dup2(nowhere, descriptor)
-    os.close(nowhere)
 
 
 REFRESH_EVERY = 0.5

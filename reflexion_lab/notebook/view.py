@@ -73,8 +73,11 @@ def view(
     if isinstance(thing, Sequence) and thing and all(isinstance(item, Attempt) for item in thing):
         return _view(history(thing, _by_number(grades)), _line(thing[0].task_id, thing))
     if isinstance(thing, str | RunFolder) or hasattr(thing, "folder") or hasattr(thing, "__fspath__"):
-        (folder,) = _single_run(folders(thing))
-        return run_view(folder) if task is None else task_view(folder, task)
+        run_folders = folders(thing)
+        if len(run_folders) != 1:
+            names = ", ".join(folder.path.name for folder in run_folders[:3])
+            raise FolderError("view", f"{len(run_folders)} runs ({names})", "one", "`compare` takes several")
+        return run_view(run_folders[0]) if task is None else task_view(run_folders[0], task)
     expected = "an attempt, a list of attempts, a task, a reflection, a mapping of these by name, or a run"
     raise TypeError(f"view: got a {type(thing).__name__}, expected {expected}")
 
@@ -120,13 +123,6 @@ def _named(named: Named, grades: Any) -> View:
         html = pieces.macro("records", "strip")(list(cards(attempts, _by_number(own))), name)
         strips.append(_view(html, _line(name, attempts)))
     return View("".join(strip.html for strip in strips), "\n".join(strip.text for strip in strips))
-
-
-def _single_run(run_folders: Sequence[RunFolder]) -> Sequence[RunFolder]:
-    if len(run_folders) != 1:
-        names = ", ".join(folder.path.name for folder in run_folders[:3])
-        raise FolderError("view", f"{len(run_folders)} runs ({names})", "one", "`compare` takes several")
-    return run_folders
 
 
 def _by_number(grades: Any) -> dict[tuple[str, int], Grade]:

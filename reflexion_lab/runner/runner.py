@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from operator import length_hint
 from typing import TypeVar
@@ -126,7 +126,9 @@ class Runner:
                 if attempt.task_id in self.waiting:
                     self._begun.setdefault(attempt.task_id, []).append(attempt)
         if self.waiting or not is_finished(self.folder):
-            tidy(self.folder, self._incomplete_round())
+            rounds = self.rounds.of(list(self.tasks.values())) if self.rounds else []
+            is_left = (any(task.loop_id in self.waiting for task in tasks) for tasks in rounds)
+            tidy(self.folder, next((n for n, is_incomplete in enumerate(is_left) if is_incomplete), None))
         if others := sorted(results.keys() - self.tasks.keys()):
             got = f"results of {len(others)} other tasks, such as {others[0]}"
             raise FolderError(self.folder.path, got, f"of the {len(self.tasks)} tasks of this run alone")
@@ -152,11 +154,6 @@ class Runner:
         print(f"only=unscored: {number_of(len(again), 'task')} asked again; earlier lines in {where}", file=sys.stderr)
         return again
 
-    def _incomplete_round(self) -> int | None:
-        """The first round with a task that is to run; None without rounds or such a task."""
-        rounds = self.rounds.of(list(self.tasks.values())) if self.rounds else []
-        return next((n for n, tasks in enumerate(rounds) if any(task.loop_id in self.waiting for task in tasks)), None)
-
     def _run(self) -> None:
         try:
             self._complete_resumed()
@@ -173,7 +170,8 @@ class Runner:
             if self.is_unscored_only and self.folder.results.keys() != self.tasks.keys():
                 return  # the others have yet to run
             self.judge.seal()
-            self._each(self._grade, self._ungraded_attempts())
+            graded, every = self.folder.graded, self.folder.each_attempt()
+            self._each(self._grade, (a for a in every if (a.task_id, a.number) not in graded))
             self._each(self._judge_suite, self._unjudged_suites())
             self.folder.sync()
             write_digests(self.folder)
@@ -281,11 +279,6 @@ class Runner:
         grade = self.judge.grade(self.tasks[attempt.task_id], attempt.number, attempt.trajectory.solution)
         self.folder.append("grades.jsonl", grade)
         return grade
-
-    def _ungraded_attempts(self) -> Iterator[Attempt]:
-        graded = self.folder.graded
-        every = self.folder.each_attempt()
-        return (attempt for attempt in every if (attempt.task_id, attempt.number) not in graded)
 
     def _judge_suite(self, written: WrittenTests) -> None:
         """Run the canonical solution against each written test separately, since a test may hang."""

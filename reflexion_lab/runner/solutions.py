@@ -63,8 +63,11 @@ def benchmark_of(path: Path, manifest: Manifest) -> Benchmark:
     packed = path / "data" / Path(str(load.get("path") or ".")).name
     if packed.is_file():  # of an unpacked bundle
         node = {**node, "load": {**load, "path": str(packed)}}
+    chosen = {name: node[name] for name in ("name", "load", "fields", *SELECTION) if node.get(name) is not None}
+    benchmark = converted("benchmark", chosen, BenchmarkConfig)
+    cfg: Any = SimpleNamespace(benchmark=benchmark, seed=manifest.seed, whole={"sandbox": {}})  # {}: default limits
     with contextlib.closing(CachedSandbox(Sandbox(servers=1), None)) as executor:  # starts no process by itself
-        return load_benchmark(_attributes(node, manifest.seed), executor)
+        return load_benchmark(cfg, executor)
 
 
 def environment_of(manifest: Manifest) -> Environment | None:
@@ -90,10 +93,3 @@ def _is_plain(value: Any) -> bool:
     if isinstance(value, list):
         return all(map(_is_plain, value))
     return isinstance(value, str | int | float | None) and "${" not in str(value)
-
-
-def _attributes(node: dict[str, Any], seed: int) -> Any:
-    """The part of a config that `load_benchmark` reads."""
-    chosen = {name: node[name] for name in ("name", "load", "fields", *SELECTION) if node.get(name) is not None}
-    benchmark = converted("benchmark", chosen, BenchmarkConfig)
-    return SimpleNamespace(benchmark=benchmark, seed=seed, whole={"sandbox": {}})  # {}: the limits by default

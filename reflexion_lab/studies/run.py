@@ -109,7 +109,10 @@ def present(lab: Lab, is_printed: bool = False) -> Summary:
     """Summary and MLflow, from the folder. Figures are drawn by the tracker, `report` and notebooks."""
     log = Log.read(lab.folder, texts=False)
     run_summary = summary(log)
-    lab.folder.write_json("summary.json", {**msgspec.to_builtins(run_summary), "ended_at": _ended_at(lab.folder)})
+    before, ended_at = lab.folder.summary(_Ended), time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    if before and before.n_logged == before.n_expected:  # it had already ended
+        ended_at = before.ended_at
+    lab.folder.write_json("summary.json", {**msgspec.to_builtins(run_summary), "ended_at": ended_at})
     if is_printed:
         calls = f"model calls: {lab.models.paid} made, {lab.models.stored} from the cache"
         print("\n".join(run_screen(lab.folder, log, columns(), [calls])))
@@ -117,13 +120,6 @@ def present(lab: Lab, is_printed: bool = False) -> Summary:
     if link and is_printed:
         print(f"MLflow: {link}\nopen it with: {lab.tracker.command}")
     return run_summary
-
-
-def _ended_at(folder: RunFolder) -> str:
-    """The current time; for a run that had already ended, the time in its summary."""
-    before = folder.summary(_Ended)
-    is_whole = before and before.n_logged == before.n_expected
-    return before.ended_at if before and is_whole else time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 class _Ended(msgspec.Struct):

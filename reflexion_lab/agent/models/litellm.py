@@ -68,7 +68,8 @@ class LiteLLMModel(OpenAIModel):
         variable = api_key_env or f"{_variable(provider)}_API_KEY"
         self._key = ApiKey(variable, api_key_file, is_needed=False)
         self._key.read()
-        region = _region(provider, self._extra)
+        field, *variables = REGIONS.get(provider, ("",))
+        region = "" if self._extra.get(field) else next(filter(None, map(os.environ.get, variables)), "")
         self._place = base_url or f"{provider} {region}".strip()
         self._base_url, self._retries, self._timeout = base_url, retries, timeout
         self._pace = Pace(requests_per_minute)
@@ -119,9 +120,3 @@ def _library() -> Any:
 def _variable(provider: str) -> str:
     """How names of a provider's environment variables begin."""
     return provider.upper().replace("-", "_")
-
-
-def _region(provider: str, extra: Mapping[str, object]) -> str:
-    """The region that the environment sets; "" if there is none, or `extra` names one."""
-    field, *variables = REGIONS.get(provider, ("",))
-    return "" if extra.get(field) else next(filter(None, map(os.environ.get, variables)), "")

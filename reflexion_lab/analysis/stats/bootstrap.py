@@ -99,7 +99,10 @@ def ratio(numerators: ArrayLike, denominators: ArrayLike, seed: int = 0, draws: 
         raise ConfigError("numerators and denominators: expected one number of 0 or more each for every task")
     if not below.sum():
         return None
-    return Estimate.of(float(above.sum() / below.sum()), *ends(_ratios(above, below, seed, draws)))
+    sums = resampled_sums(np.column_stack([above, below]), generator(seed, "tasks"), draws)
+    with np.errstate(divide="ignore", invalid="ignore"):  # infinite or NaN for denominator 0
+        ratios = np.asarray(sums[:, 0] / sums[:, 1])
+    return Estimate.of(float(above.sum() / below.sum()), *ends(ratios))
 
 
 def _checked(outcomes: ArrayLike, name: str) -> Floats:
@@ -123,13 +126,6 @@ def are_varied(differences: ArrayLike) -> bool:
     """Whether at least `MIN_TASKS` tasks differ, by different amounts. `differences` has shape (tasks,)."""
     values = np.asarray(differences, float)
     return bool((np.abs(values) > TOLERANCE).sum() >= MIN_TASKS and np.ptp(values) > TOLERANCE)
-
-
-def _ratios(above: Floats, below: Floats, seed: int, draws: int) -> Floats:
-    """Ratio of the sums in every draw; infinite or NaN for denominator 0."""
-    sums = resampled_sums(np.column_stack([above, below]), generator(seed, "tasks"), draws)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(sums[:, 0] / sums[:, 1])
 
 
 AT_ONCE = 2_000_000

@@ -376,7 +376,10 @@ def run_manifest(
     earlier = cfg.resumed
     if draws_from_runs(cfg):
         pool = pool_of(cfg, manifest, earlier.provenance.pool if earlier else ())
-        is_of_study = study is not None and _belong(cfg, manifest, pool, study)
+        is_of_study = study is not None and not any(
+            registration.deviations(study, RunFolder(run).manifest)
+            for run in pool_runs(cfg.reflector["pool"], cfg.seed, manifest, pool)
+        )
         origin = replace(origin, pool=pool, pool_origin=registration.OF_STUDY * is_of_study)
         manifest = replace(manifest, provenance=origin)
     edited = [f"source of {name}" for name in changed_since(manifest.provenance.own_parts)]
@@ -416,12 +419,6 @@ def manifest_of(composed: RunConfig | Config, is_asked: bool = True) -> Manifest
             pool = pool_of(cfg, manifest, ())
     origin = replace(origin, pool=pool, pool_origin="" if pool else registration.OF_STUDY)
     return replace(manifest, provenance=origin)
-
-
-def _belong(cfg: RunConfig, manifest: Manifest, pool: Collection[str], study: registration.Registration) -> bool:
-    """Whether the runs of `pool`, by id, belong to the study without a deviation."""
-    donors = (RunFolder(run).manifest for run in pool_runs(cfg.reflector["pool"], cfg.seed, manifest, pool))
-    return not any(registration.deviations(study, donor) for donor in donors)
 
 
 def _store_state(cfg: RunConfig, archive: Archive | None) -> str:

@@ -218,17 +218,12 @@ def with_defaults(cfg: RunConfig) -> RunConfig:
     }
     values = {key: rule(cfg) for key, rule in rules.items() if value_at(cfg.whole, key) is None}
     if capability(cfg.policy, "is_complete_tree", False):
-        cfg = cfg.having({"loop.max_attempts": _size_of_tree(cfg), "loop.extra_attempts": 0})
+        size: int = build(cfg.policy, "policy").size
+        if size > LARGEST_TREE:
+            raise ConfigError("policy", f"a tree of {size:,} attempts", f"{LARGEST_TREE:,} at most")
+        cfg = cfg.having({"loop.max_attempts": size, "loop.extra_attempts": 0})
     before = {key: value_at(cfg.resumed.config if cfg.resumed else {}, key) for key in values}
     return cfg.having({key: value if before[key] is None else before[key] for key, value in values.items()})
-
-
-def _size_of_tree(cfg: RunConfig) -> int:
-    """The largest number of attempts of a complete tree. Raises ConfigError: it is more than a loop may have."""
-    size: int = build(cfg.policy, "policy").size
-    if size > LARGEST_TREE:
-        raise ConfigError("policy", f"a tree of {size:,} attempts", f"{LARGEST_TREE:,} at most")
-    return size
 
 
 def snapshot_path(cfg: RunConfig) -> Path | None:
@@ -553,14 +548,6 @@ def _files(node: Mapping[str, Any]) -> tuple[tuple[str, int, int, int], ...]:
     )
 
 
-class _OwnModel(WrappedModel):
-    """A model of a notebook, whose replies are kept under its present source."""
-
-    def __init__(self, model: Model, digest: str) -> None:
-        super().__init__(model)
-        self.fingerprint = f"{model.fingerprint}+{digest}"
-
-
 def _own_model(node: Mapping[str, Any]) -> Model | None:
     """The model of a notebook that the config node names, if it does."""
     if not (name := objects.named(node["_target_"])):
@@ -569,7 +556,9 @@ def _own_model(node: Mapping[str, Any]) -> Model | None:
     if hasattr(model, "_price"):
         kind = type(model).__name__
         raise ConfigError("model", f"a {kind} object", "its config, such as model='openai/NAME', which knows its price")
-    return _OwnModel(model, name[1])
+    own = WrappedModel(model)
+    own.fingerprint = f"{model.fingerprint}+{name[1]}"  # replies are kept under its present source
+    return own
 
 
 @functools.cache

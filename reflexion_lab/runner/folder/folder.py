@@ -144,7 +144,9 @@ class RunFolder:
                 except OSError as problem:
                     if problem.errno not in (errno.EEXIST, errno.ENOTEMPTY):
                         raise
-                manifest = replace(manifest, run_id=_next(manifest.run_id))
+                day, second, micros, what = manifest.run_id.split("-", 3)
+                later = f"{day}-{second}-{(int(micros) + 1) % 1_000_000:06d}-{what}"
+                manifest = replace(manifest, run_id=later)
 
     @property
     def manifest(self) -> Manifest:
@@ -423,12 +425,6 @@ def _count(by_task: dict[str, dict[int, T]], attempt: Attempt | _Place, value: T
     if attempt.number == 1:
         by_task.pop(attempt.task_id, None)
     by_task.setdefault(attempt.task_id, {})[attempt.number] = value
-
-
-def _next(run_id: str) -> str:
-    """The name of a run that starts a microsecond later."""
-    day, second, micros, what = run_id.split("-", 3)
-    return f"{day}-{second}-{(int(micros) + 1) % 1_000_000:06d}-{what}"
 
 
 _STARTED = re.compile(r"\d{8}-\d{6}-")

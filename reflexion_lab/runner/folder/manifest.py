@@ -340,14 +340,15 @@ def git(*words: str) -> bytes:
 def provenance(config: Mapping[str, Any], *, overrides: Sequence[str] = (), **more: Any) -> Provenance:
     """The provenance of a run that starts now, in this process; `more`: its other fields."""
     data = _data(config)
+    diff = git("diff", "HEAD", "--no-ext-diff", "--no-textconv", "--no-color", "--binary")
     return Provenance(
         python=f"{platform.python_implementation()} {platform.python_version()}",
         platform=_platform(),
         cpus=os.cpu_count() or 0,
         lock_digest=lock_digest(),
         code_digest=code_digest(),
-        diff_digest=_diff_digest(),
-        overrides=tuple(map(_without_home, map(_without_secret, overrides))),
+        diff_digest=hashlib.sha256(diff).hexdigest()[:16] if diff else "",
+        overrides=tuple(map(_without_secret, overrides)),
         own_parts=own_parts(config),
         benchmark_file_digest=file_digest(data) if data else "",
         **more,
@@ -409,12 +410,6 @@ def _platform() -> str:
     return f"{platform.system()} {platform.machine()}{f', {libc}' if libc.strip() else ''}"
 
 
-def _diff_digest() -> str:
-    """Digest of the checkout's uncommitted changes; "" if there are none, or git is not available."""
-    diff = git("diff", "HEAD", "--no-ext-diff", "--no-textconv", "--no-color", "--binary")
-    return hashlib.sha256(diff).hexdigest()[:16] if diff else ""
-
-
 def _data(config: Mapping[str, Any]) -> Path | None:
     """The file of the benchmark, if it is loaded from one."""
     node: Any = config.get("benchmark")
@@ -441,11 +436,7 @@ def _module(target: str) -> str:
 
 
 def _without_secret(override: str) -> str:
-    """`KEY=VALUE` without the value if the key is named like a secret."""
-    key, _, value = override.partition("=")
-    return f"{key}=" if is_given(key.rpartition(".")[2], value.strip("\"'")) else without_keys(override)
-
-
-def _without_home(text: str) -> str:
-    home = str(Path.home())
+    """`KEY=VALUE` without the value if the key is named like a secret, and without the user's home."""
+    (key, _, value), home = override.partition("="), str(Path.home())
+    text = f"{key}=" if is_given(key.rpartition(".")[2], value.strip("\"'")) else without_keys(override)
     return re.sub(rf"{re.escape(home)}(?=/|$)", "~", text) if len(home) > 1 else text

@@ -232,7 +232,9 @@ def compare(place: Path, recorded: Log, packed: Mapping[str, Any], again: Rerun)
     findings = list(_conditions(recorded, replayed))
     if again.problem:
         findings.append(_unrecorded_call(recorded, again.folder.attempts, again.problem))
-    timed_out = _timed_out_in_one(recorded.attempts, again.folder.attempts)
+    others = again.folder.attempts
+    pairs = {task: zip(own, others.get(task, ()), strict=False) for task, own in recorded.attempts.items()}
+    timed_out = [task for task, both in pairs.items() if any(_timed_out(a) != _timed_out(b) for a, b in both)]
     findings += _records(recorded, replayed, timed_out)
     if not again.problem:
         findings += _figures(packed, figures(replayed))
@@ -302,14 +304,6 @@ def _unrecorded_call(recorded: Log, replayed: Mapping[str, Sequence[Attempt]], p
 def _unlike(recorded: Any, replayed: Any, where: str) -> Iterator[Disagreement]:
     for at, then, here in differences(recorded, replayed):
         yield unlike(f"{where}{at}" if at.startswith("[") else f"{where}.{at}" if at else where, here, then)
-
-
-def _timed_out_in_one(
-    recorded: Mapping[str, Sequence[Attempt]], replayed: Mapping[str, Sequence[Attempt]]
-) -> list[str]:
-    """Tasks on which a program or the loop timed out in one of the two runs only."""
-    pairs = {task: zip(attempts, replayed.get(task, ()), strict=False) for task, attempts in recorded.items()}
-    return [task for task, both in pairs.items() if any(_timed_out(a) != _timed_out(b) for a, b in both)]
 
 
 def _timed_out(attempt: Attempt) -> tuple[object, ...]:

@@ -95,11 +95,6 @@ def _text(r: Random, fewest: int = 2, most: int = 4) -> str:
     return " ".join(_words(r, fewest, most))
 
 
-def _capitals(r: Random) -> str:
-    """Words in lower case, upper case or title case."""
-    return r.choice((str.lower, str.upper, str.title))(_text(r, 1, 3))
-
-
 def _mirrored(r: Random) -> str:
     """A palindrome, sometimes with an initial capital or a space."""
     half = "".join(r.choices("adelnorst", k=r.randint(2, 4)))
@@ -125,17 +120,13 @@ def _pairs(r: Random, low: int, high: int, fewest: int = 2, most: int = 4) -> li
     return [(r.randint(low, high), r.randint(low, high)) for _ in range(r.randint(fewest, most))]
 
 
-def _often_sorted(r: Random) -> list[int]:
-    return sorted(_numbers(r, 1, 15, most=4)) if r.random() < 0.7 else _numbers(r, 1, 9, most=4)
-
-
 VOCABULARY: dict[str, Callable[..., Any]] = {
     "number": Random.randint,
     "numbers": _numbers,
-    "often_sorted": _often_sorted,
+    "often_sorted": lambda r: sorted(_numbers(r, 1, 15, most=4)) if r.random() < 0.7 else _numbers(r, 1, 9, most=4),
     "words": _words,
     "text": _text,
-    "capitals": _capitals,
+    "capitals": lambda r: r.choice((str.lower, str.upper, str.title))(_text(r, 1, 3)),
     "mirrored": _mirrored,
     "quantities": _quantities,
     "overlapping": _overlapping,
