@@ -273,9 +273,7 @@ class Log(Record, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def overhead(self) -> dict[str, Usage]:
-        """Spending outside of the attempts, by task: tests that the model wrote, and calls of the curator, which count
-        for their last task.
-        """
+        """Spending outside attempts, by task: tests that the model wrote, and curator calls, under their last task."""
         usages = {task_id: written.usage for task_id, written in self.written.items()}
         for update in self.updates:
             if (task_id := update.task_ids[-1]) in self.attempts:

@@ -121,9 +121,7 @@ class Unread(NamedTuple):
 
 
 def agreement(audits: Sequence[Audit]) -> Estimate:
-    """Share of logged verdicts that hold here, with an interval over tasks; the samples of a task are one cluster.
-    Raises ConfigError: no logged verdict.
-    """
+    """Share of logged verdicts that hold, its interval clustered by task. Raises ConfigError: no logged verdict."""
     verdicts = (verdict for audit in audits for verdict in audit.verdicts if verdict.is_compared)
     return interval(by_cluster(((verdict.sample.task_id, not verdict.differs) for verdict in verdicts), ALONE))
 

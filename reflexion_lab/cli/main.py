@@ -59,9 +59,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 class Arguments(argparse.ArgumentParser):
-    """A parser whose error messages name the nearest choice and escape control characters in arguments. Options may
-    stand between a command's other words.
-    """
+    """Errors name the nearest choice, control characters escaped; options may stand between a command's words."""
 
     _is_between = False
 

@@ -58,9 +58,7 @@ def add_where(parser: argparse.ArgumentParser) -> None:
 
 
 def chosen(options: argparse.Namespace) -> list[RunFolder]:
-    """The runs that the arguments of `add_runs` name. Raises ConfigError: neither names nor `--last`, or both;
-    FolderError: see `folder.folders`.
-    """
+    """The runs that `add_runs` adds. Raises ConfigError: names and `--last`, or neither; FolderError as `folders`."""
     from reflexion_lab.analysis.run_list import selected
 
     if bool(options.runs) == bool(options.last):

@@ -103,18 +103,14 @@ class Reflexion:
         )
 
     def recall(self, task: Task, path: Sequence[Attempt], number: int) -> Recollection:
-        """Recall memory for attempt `number`, which continues the last of `path`; add the advice of `stuck` if the
-        actor reads any of the loop's past.
-        """
+        """Memory of attempt `number` after `path`, with advice of `stuck` if the actor reads any of the loop's past."""
         with stage("recalling", task, number):
             recollection = self.memory.recall(task, path)
             stuck = self.stuck.advice(path, task.kind) if recollection.of_loop else ""
             return replace(recollection, attempt=number, stuck=stuck)
 
     def act(self, task: Task, recollection: Recollection) -> Trajectory:
-        """Ask the actor for a program. Attempt 1 is the task's initial code, if there is any, and reads nothing, unless
-        the actor revises drafts.
-        """
+        """The actor's program; of attempt 1 any initial code of the task, reading nothing unless drafts are revised."""
         if recollection.attempt == 1 and task.initial_code and not getattr(self.actor, "revises", False):
             unread = tuple(sorted(recollection.ids))
             return Trajectory(
@@ -135,9 +131,7 @@ class Reflexion:
         evaluation: Evaluation,
         path: Sequence[Attempt],
     ) -> Attempt:
-        """The record of an attempt before its reflection, the child of the last of `path`; `recalled` names the items
-        that fit into the prompt.
-        """
+        """An attempt before its reflection, a child of `path[-1]`; `recalled` names the items that fit the prompt."""
         left_out = tuple(sorted({*recollection.left_out, *trajectory.left_out}))
         read = recollection.without(left_out)
         return Attempt(

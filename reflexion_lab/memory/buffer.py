@@ -87,9 +87,7 @@ class EpisodeBuffer:
             return [*self._look_ups.get((kind, name), ())]
 
     def relevant(self, text: str, k: int, min_score: float = 0.0) -> list[Episode]:
-        """The `k` nearest episodes, best first, the newer first on a tie; `min_score` is inclusive. Raises ConfigError
-        without a retriever.
-        """
+        """The `k` nearest episodes, best, then newest first, from `min_score` on. Raises ConfigError: no retriever."""
         if self._retriever is None:
             raise ConfigError("EpisodeBuffer: no retriever for relevant episodes; pass one")
         scores = dict(self._retriever.rank(text, k))

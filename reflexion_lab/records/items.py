@@ -1,6 +1,4 @@
-"""Memory that learns across tasks: operations that change an `Item` (in `attempt.py`), and what a curator reads and
-returns.
-"""
+"""Memory across tasks: operations that change an `Item` (`attempt.py`), and what a curator reads and returns."""
 
 from __future__ import annotations
 

@@ -2,9 +2,8 @@
 
 The probe uses the shared call cache: the run finds its replies there and does not pay for them again. Cells of one seed
 are probed on the same tasks, so shared calls are counted once, as the sweep pays for them; other seeds, which share no
-calls, on other tasks, so that the probe sees more of them. With a curator, the probe is
-the beginning of the run, in whole rounds, its curation included. One file: probe, projection and prices share their
-counts.
+calls, on other tasks, so that the probe sees more of them. With a curator, the probe is the beginning of the run, in
+whole rounds, its curation included. One file: probe, projection and prices share their counts.
 """
 
 from __future__ import annotations

@@ -30,8 +30,7 @@ from reflexion_lab.runner.folder.folder import FolderLost, RunFolder
 from reflexion_lab.text.shorten import number_of
 
 DISCORDANCE, AGREEMENT = 0.2, 0.5
-"""Assumed share of cases that only one of two arms solves, and correlation of the cases of a task or cluster: nothing
-has run yet."""
+"""Assumed before any run: share of cases that one of two arms alone solves, and correlation of cases in a cluster."""
 
 
 def carry_out(cfg: Config, is_printed: bool = True) -> Summary:

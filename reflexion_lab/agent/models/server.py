@@ -43,9 +43,7 @@ class Listing(NamedTuple):
 
 
 def listing(get: Callable[[str], str], retries: int) -> Listing:
-    """The models of a server. `get`: the answer to a GET of a path, sent again, at most `retries` times, while nothing
-    listens or weights load.
-    """
+    """A server's models; `get` sends GET PATH, up to `retries` times more while weights load or nothing listens."""
     import openai
 
     for retry in range(retries + 1):

@@ -22,9 +22,7 @@ class Refusals:
         self._lock = threading.Lock()
 
     def check(self, completion: Completion, loop: object) -> Completion:
-        """Raises Unanswered: the server refused a prompt, and has answered none yet; ModelError: it refused prompts of
-        `IN_A_ROW` loops in a row.
-        """
+        """Raises Unanswered: a refusal before any answer; ModelError: `IN_A_ROW` loops in a row were refused."""
         with self._lock:
             if completion.finish_reason not in WITHHELD:
                 self.has_answered = True

@@ -143,9 +143,7 @@ class ACE:
         )
 
     def _distinct(self, additions: Sequence[Mapping[str, Any]], items: Sequence[Item], source: str) -> list[Operation]:
-        """The new items; of one that is similar to an old one only its source, for that, and of one that is similar to
-        another new one nothing.
-        """
+        """New items; one similar to an old one only adds its source to it, one similar to another new one nothing."""
         operations, every, new = list[Operation](), [*items], set[str]()
         for place, fields in enumerate(additions):
             text = _text(fields["content"])

@@ -37,8 +37,7 @@ class TfIdf:
         self._first = self._dropped = 0
         """Numbers of the oldest remaining document and of the first row."""
         self._weights: tuple[Array, Array] | None = None
-        """The idf of each column, 0 without a remaining document, and the length of each vector; None after a change.
-        """
+        """Each column's idf, 0 without a remaining document, and the length of each vector; None after a change."""
         self._lock = threading.Lock()
 
     def add(self, documents: Sequence[str]) -> None:

@@ -140,9 +140,7 @@ def assemble(config: RunConfig | Config | Mapping[str, Any]) -> Lab:
 
 
 def resolved(cfg: RunConfig) -> RunConfig:
-    """The config with the values that follow from others, and with the salt for ids of items, by default its digest; a
-    resumed run keeps those of its manifest.
-    """
+    """The config with values that follow from others and the salt of item ids; a resumed run keeps its manifest's."""
     cfg = with_defaults(cfg)
     if keeps_items(cfg) and cfg.memory.shared.items.salt is None:
         before = value_at(earlier.config, SALT) if (earlier := cfg.resumed) else None

@@ -85,9 +85,7 @@ def build(node: Any, key: str, parts: Mapping[str, Any] | None = None) -> Any:
 
 
 def _built(value: Any, key: str, parts: Mapping[str, Any]) -> Any:
-    """A value with the nodes in it built; an inner node receives all parts only with `_partial_: true`, else those for
-    its parameters without a default.
-    """
+    """A value with its nodes built; inner ones get all parts if `_partial_: true`, else those without a default."""
     if isinstance(value, list):
         return [_built(item, key, parts) for item in value]
     if not isinstance(value, dict):

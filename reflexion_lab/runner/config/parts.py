@@ -209,9 +209,7 @@ def items_limit(cfg: RunConfig) -> int:
 
 
 def with_defaults(cfg: RunConfig) -> RunConfig:
-    """The config with the values that are null because they follow from others; a resumed run keeps those of its
-    manifest.
-    """
+    """The config with the null values that follow from others; a resumed run keeps those of its manifest."""
     rules: dict[str, Callable[[RunConfig], Any]] = {
         "loop.reflect_on_last": reflects_on_last,
         "memory.shared.items.max_tokens": items_limit,

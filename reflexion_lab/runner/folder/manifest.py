@@ -221,9 +221,7 @@ def same_tasks(first: Manifest, other: Manifest) -> bool:
 
 
 def comparable(first: Manifest, other: Manifest) -> bool:
-    """Whether two runs may stand in one table: of one benchmark, with the same tasks if their seeds are equal, or
-    where both read the same file.
-    """
+    """Whether runs may share a table: of one benchmark, with equal tasks at a seed, or where both read one file."""
     if first.benchmark != other.benchmark:
         return first.tasks_digest == other.tasks_digest != ""
     if first.seed == other.seed:

@@ -299,9 +299,7 @@ TEMPLATE = "prompt template "
 
 
 def _measured(run: Manifest) -> dict[str, Any]:
-    """Measured properties of a run, by key; those of `INPUTS` are digests of sources and of reflections read, and the
-    state of the store, or `none`.
-    """
+    """Measured properties by key; `INPUTS` as digests of sources, of reflections read and of the store, or `none`."""
     origin = run.provenance
     inputs = (origin.own_parts, origin.pool_origin or origin.pool, origin.store)
     models = {"actor": run.model_fingerprint, **run.role_fingerprints, "embedder": origin.embedder_fingerprint}

@@ -283,8 +283,7 @@ class CellState(Record, frozen=True, kw_only=True):
 
     number: int
     status: str = "waiting"
-    """`done`; `kept`: finished by an earlier run; `failed`; `stopped`: by a cap; `silent`: by a silent model;
-    `waiting`: nothing yet."""
+    """`done`; `kept`: by an earlier run; `failed`; `stopped`: by a cap; `silent`: its model; `waiting`: nothing yet."""
     digest: str = ""
     """Digest of the cell: another grid may have the same `sweep_id`."""
     folder: str = ""
