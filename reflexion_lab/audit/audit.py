@@ -33,7 +33,6 @@ from reflexion_lab.text.replies.syntax import Parser
 
 LONG = Limits(wall_seconds=300.0, cpu_seconds=120)
 """Limits of the third execution of a time-out that its log counts as a pass."""
-HASH_SEEDS = range(1, 9)
 UNORDERED = re.compile(r"set\b|hash\b|\{")
 """Programs whose results may depend on the order of a set."""
 LONG_RUNS = 5
@@ -264,7 +263,7 @@ def _vacuous(programs: StoredPrograms, verdicts: Sequence[Verdict]) -> dict[str,
 
 def _with_other_hashes(verdicts: Sequence[Verdict]) -> list[Verdict]:
     """The verdicts; those without a cause run in processes that order sets in other ways."""
-    for seed in HASH_SEEDS:
+    for seed in range(1, 9):
         late = [
             v
             for v in verdicts

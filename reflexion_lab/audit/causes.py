@@ -52,21 +52,11 @@ VARIANTS = {
 }
 """Evidence from the execution of a variant, by cause. The log may have had the import from an earlier program."""
 STARS = (
-    "bisect",
-    "collections",
-    "datetime",
-    "decimal",
-    "enum",
-    "fractions",
-    "functools",
-    "itertools",
-    "math",
-    "string",
-)
-PLAIN = (
-    "array, base64, calendar, cmath, contextlib, hashlib, io, json, os, queue, statistics, struct, textwrap, time, uuid"
-)
-MORE_IMPORTS = "".join(f"from {name} import *\nimport {name}\n" for name in STARS) + f"import {PLAIN}\n"
+    "bisect", "collections", "datetime", "decimal", "enum", "fractions", "functools", "itertools", "math", "string",
+)  # fmt: skip
+MORE_IMPORTS = "".join(f"from {name} import *\nimport {name}\n" for name in STARS)
+MORE_IMPORTS += "import array, base64, calendar, cmath, contextlib, hashlib, io, json, os, queue, statistics, struct"
+MORE_IMPORTS += ", textwrap, time, uuid\n"
 """Further imports of some harnesses, which change the meaning of names such as `pow`."""
 STOPS = re.compile(r"\n(?:class|def|#|@|if|print|```)")
 """Where harnesses cut a completion (Chen et al. 2021)."""

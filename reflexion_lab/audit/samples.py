@@ -39,8 +39,6 @@ from functools import reduce
 from heapq import *
 """
 """Imports that harnesses usually add to a program."""
-
-
 SUITES = ("visible_tests", "generated_tests", "self_tests", "internal_tests", "test_feedback")
 """Fields of a row with tests that its loop saw: examples, suites that the model wrote, or feedback that names them."""
 

@@ -89,8 +89,7 @@ class BestFirst:
 
 
 class TreeSearch:
-    """Upper confidence bounds over feedback rewards (UCT: Kocsis and Szepesvari 2006; for programs, LATS, arXiv
-    2310.04406).
+    """Upper confidence bounds over feedback rewards (UCT: Kocsis and Szepesvari 2006; LATS, arXiv 2310.04406).
 
     From the root, of which fresh draws are the children, the search goes to the child of the highest
     Q / n + `exploration` * sqrt(ln N / n) until one has fewer than `children` (1 or more) of its own: Q is the sum of

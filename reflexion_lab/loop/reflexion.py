@@ -13,7 +13,7 @@ from reflexion_lab.loop.policy import Chain, path_to
 from reflexion_lab.loop.selection import Solution, submitted_at
 from reflexion_lab.loop.stop import Stuck
 from reflexion_lab.protocols import Actor, Evaluator, Memory, Policy, Reflector, Stop
-from reflexion_lab.records import DIGITS, Attempt, Delta, Episode, Evaluation, Recollection, Task, Trajectory
+from reflexion_lab.records import DIGITS, Attempt, Delta, Evaluation, Recollection, Task, Trajectory
 
 
 class Reflexion:
@@ -158,7 +158,8 @@ class Reflexion:
         if not stop and self.policy.parent((*history, attempt)) is None:
             stop = "tree_complete"
         if self.reflects_on(attempt, stop):
-            episodes = failed_before(recollection, attempt)
+            failed = [each for each in recollection.of_loop if not each.passed]  # their changes were not enough
+            episodes = [each for each in failed if each.episode_id in attempt.recalled]
             with stage("reflecting", task, attempt.number, attempt):
                 attempt = replace(attempt, reflection=self.reflector.reflect(task, attempt, episodes))
             stop = stop or self.stop.reached(attempt, history)  # the reflection used some of the budget
@@ -172,13 +173,6 @@ class Reflexion:
         is_wanted = round(evaluation.reward, DIGITS) < self.reflect_below or evaluation.outcome != "fail"
         is_read = self.reflect_on_last or (not stop and self.policy.continues(attempt))
         return (evaluation.has_verdict or self.reflect_unjudged) and is_wanted and is_read
-
-
-def failed_before(recollection: Recollection, attempt: Attempt) -> list[Episode]:
-    """Earlier attempts of this loop that the actor read and that did not pass: their changes were not enough."""
-    return [
-        episode for episode in recollection.of_loop if not episode.passed and episode.episode_id in attempt.recalled
-    ]
 
 
 def delta(evaluation: Evaluation, path: Sequence[Attempt]) -> Delta:

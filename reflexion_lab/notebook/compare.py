@@ -81,13 +81,12 @@ def compare(
 ) -> Compared:
     """pass@1 of each arm with its interval, and each paired with the baseline at equal budgets.
 
-    Raises FolderError: no run given, or a folder is no run; ConfigError: the runs cannot be compared. `runs`: as of
-    `load`; one arm's seeds are pooled. `baseline`: arm to compare the others with; by default that of the registered
-    study, else `feedback_only`, `retry` or `simple`, else the lab's default cell of a grid, else the first one. `by`:
-    config keys to name arms by, such as `recall.omega`; by default those in which runs of one arm differ. `unit`:
-    budget to compare at beside equal attempts; by default completion tokens, and cost where all arms have a price, else
-    tokens. `margin`: equivalence margin in (0, 1]; by default that of the registered study, or none. `where`: as of
-    `load`.
+    Raises FolderError: no run, or no run folder; ConfigError: the runs cannot be compared. `runs`: as of `load`; one
+    arm's seeds are pooled. `baseline`: arm to compare the others with; by default that of the registered study, else
+    `feedback_only`, `retry` or `simple`, else the lab's default cell of a grid, else the first one. `by`: config keys
+    to name arms by, such as `recall.omega`; by default those in which runs of one arm differ. `unit`: budget to compare
+    at beside equal attempts; by default completion tokens, and cost where all arms have a price, else tokens. `margin`:
+    equivalence margin in (0, 1]; by default that of the registered study, or none. `where`: as of `load`.
 
     Examples
     --------

@@ -62,8 +62,7 @@ class Sampling(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class Usage(Record, frozen=True, kw_only=True, omit_defaults=True):
     """Costs of calls: tokens, seconds of the model's own time, without queues, and money.
 
-    The fields without a factory were added later; they are written only where they are not 0, so that other lines
-    stay as they were.
+    Fields without a factory came later and are written only where not 0, so that other lines stay as they were.
     """
 
     calls: int = msgspec.field(default_factory=int)

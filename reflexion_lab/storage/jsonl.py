@@ -92,8 +92,7 @@ def faults(path: Path, verb: str) -> Iterator[None]:
 
 
 class Jsonl:
-    """Records in the folder `path`, created if missing: one file per kind (`kinds.KINDS`), each a header and
-    one record per line.
+    """Records in the folder `path`, made if missing: a file per kind (`kinds.KINDS`), a header, then a line per record.
 
     After `append`, records survive a killed process; after `close`, also a crash of the machine. An append is atomic
     per kind on a full disk; a kill may keep its first records only. A new version of a record is appended; `prune`

@@ -19,8 +19,6 @@ from reflexion_lab.records import Episode, Item, Search, Wisdom, id_of
 
 LONGEST_ID = 500
 """Maximum characters of an id; a PostgreSQL index entry holds 2,700 bytes."""
-
-
 KINDS: dict[str, type[Any]] = {"episodes": Episode, "wisdom": Wisdom, "items": Item}
 """By name of the file, the table and the section of an export."""
 KIND_OF = {record: name for name, record in KINDS.items()}

@@ -50,15 +50,9 @@ CELLS: Mapping[str, Sequence[str]] = {
 }
 """Overrides by arm."""
 OWN = (
-    "experiment",
-    "preset",
-    "reflector",
-    "arm",
-    "loop.max_attempts",
-    "cache.mode",
-    "prompts.variant",
+    "experiment", "preset", "reflector", "arm", "loop.max_attempts", "cache.mode", "prompts.variant",
     "prompts._target_",
-)
+)  # fmt: skip
 """Keys that its cells set."""
 USED = 0.5
 """Share of quoted solutions below which, by its upper limit, a model loses more of what it reads than it uses."""

@@ -12,8 +12,7 @@ from reflexion_lab.text.replies.extract import STATEMENT, THOUGHT, blocks, witho
 
 
 class ChainOfThought:
-    """Asks for a rationale and then the whole function (Wei et al., arXiv 2201.11903; zero-shot unless `prompts` has
-    examples).
+    """Asks for a rationale, then the whole function (Wei et al., arXiv 2201.11903; zero-shot without examples).
 
     `style`: `chat`, or `continuation` for small and base models: the prompt ends in a comment in the function's body,
     and the model continues with comment lines and code.

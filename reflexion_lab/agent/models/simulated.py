@@ -71,8 +71,6 @@ CURATIONS = {
 ISSUES = "ISSUE: In this function the last line raises an error\nSUGGESTION: The author should return the value\n"
 CRITIQUES = {True: f"{ISSUES}SEVERITY: 0.80", False: "ISSUE: none\nSEVERITY: 0.00"}
 """Critique by whether the draft is wrong."""
-
-
 REVIEWS = {
     True: "REVIEW: My program needs no change\nVERDICT: correct\nWHAT_TO_CHANGE: nothing",
     False: f"REVIEW: In my program {CAUSE}\nVERDICT: wrong\nWHAT_TO_CHANGE: In my function I will {CHANGE}",

@@ -74,8 +74,6 @@ NEUTRAL = 0.5
 
 Values = Mapping[str, tuple[str, ...]]
 """Texts by label: several for `LISTS`, else one. Labels without text are left out."""
-
-
 _LABELS = Labels({label: (label,) for label in (*LABELS, *FURTHER)}, "reflect*")
 _CATEGORIES = {letters(category).removesuffix("error"): category for category in Category}
 

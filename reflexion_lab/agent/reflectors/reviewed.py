@@ -131,8 +131,7 @@ def flags(
 ) -> tuple[str, ...]:
     """The flags of a reflection on `attempt`, in the order of `FLAGS`.
 
-    `earlier`: episodes of the same task. `kind`: that of the task. Flags about failing checks are set only if a check
-    failed.
+    `earlier`: episodes of the same task. `kind`: that of the task. Flags about failing checks need a failed one.
     """
     texts = _texts(reflection)
     text = " ".join(" ".join(texts)[:READ].split())

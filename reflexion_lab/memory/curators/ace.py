@@ -10,8 +10,7 @@ DELETE, too, and ignores them; a reply with an incomplete ADD is rejected as a w
 0.9 or more is dropped, and its source kept. In the released code this is off. There, a model merges the texts of
 similar items and their counts are added. The paper also prunes older items and those of low utility once the playbook
 is too long: here, in both variants, the limits of `memory.shared.items` remove the items that were more often harmful
-than helpful first, then the oldest; the budget of tokens in the prompt is a number there. Limits count texts without
-ids and counts.
+than helpful first, then the oldest; the budget of tokens in the prompt is a number there. Limits count bare texts.
 
 Here, unlike there: up to three rounds of reflection and retry (paper: five) are the loop's own attempts, so that one
 reflection reads them all and votes once; it tags every item that was shown, because actors do not name those they used;

@@ -37,8 +37,6 @@ PROMISED = {
     "ralph": (("reflector", "WithFallback"), ("evaluator", "Combined")),
 }
 """Groups and classes selected by the experiment or preset of an arm, by arm."""
-
-
 REACHED = {"BM25": "27 % of its queries reach it", "Random": "its scores are ranks", "Recency": "its scores are ranks"}
 REACHED |= dict.fromkeys(("EmbeddingRetriever", "Hybrid"), "every query reaches it")
 """By class of retriever, what the `min_score` of conf means that suits Jaccard (`experiments/retrieval_compared`)."""

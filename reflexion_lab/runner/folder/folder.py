@@ -70,8 +70,6 @@ RECORD_FILES = (
     "set_aside.jsonl", "resumptions.jsonl", "memory.json", "operations.jsonl", "recorded.json", registration.FILE,
 )  # fmt: skip
 """Files with a run's records; everything else in its folder is a view of them."""
-
-
 IRREPLACEABLE = "restore it from a copy, or begin again: replies that were paid for are in the call cache"
 BY_HAND = "restore the file from a copy, or delete that line and resume: what it held is done again"
 

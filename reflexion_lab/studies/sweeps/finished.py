@@ -324,8 +324,6 @@ def read_states(folder: Path) -> list[CellState]:
     """The lines of `cells.jsonl`, oldest first; a torn one is skipped."""
     path, states = folder / "cells.jsonl", []
     for line in path.read_bytes().splitlines() if path.exists() else ():
-        try:
+        with contextlib.suppress(msgspec.MsgspecError):
             states.append(_DECODER.decode(line))
-        except msgspec.MsgspecError:
-            continue
     return states

@@ -146,8 +146,6 @@ VOCABULARY: dict[str, Callable[..., Any]] = {
     "two_digits": lambda _, n: f"{n:02}",
 }
 """Functions of the expressions: random draws and conversions; the first argument is the random generator."""
-
-
 LEVELS = ("easy", "medium", "hard")
 TRIES = 20
 """Maximum draws of examples to avoid a repeated prompt."""

@@ -65,8 +65,7 @@ def read(
     texts in JSON or Python. `task_of`: converts a row to a task, or to None to skip it, and takes the columns that it
     reads out of the row, as `decoded` does; raises DataError for a wrong field. `name`: name of the benchmark; by
     default that of the file, without suffixes, or of the data set. `expected`: error text for a source without tasks.
-    `instead`: hint for a missing package `datasets` or an unreachable hub. `fields`: columns by field, for those of
-    other names.
+    `instead`: hint for a missing package `datasets` or an unreachable hub. `fields`: columns of other names, by field.
     """
     marks = f"{path}/state.json", f"{path}/dataset_dict.json"
     is_saved = isfile(marks[0]) or isfile(marks[1])  # noqa: PTH113 - `Path` raises for a name that is too long

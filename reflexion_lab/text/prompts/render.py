@@ -415,8 +415,6 @@ def sentences(texts: Iterable[str], chars: int) -> str:
 
 
 FILTERS = {filter.__name__: filter for filter in (cut, line, fenced, quoted, commented, sentences, percent, program)}
-
-
 Style = Literal["chat", "continuation"]
 OVERHEAD = 64
 """Tokens that a server may add: roles, a system message of its own."""
