@@ -101,10 +101,11 @@ class Arm:
     def calls(self) -> str:
         """Digest of every prompt and reply of its actor, by case and attempt; "" if texts were not stored."""
         calls = [
-            (case, [([message.content for message in t.messages], t.reply) for t in (a.trajectory for a in attempts)])
+            (case, [([message.content for message in t.messages], t.reply, [step.reply for step in t.steps])
+                    for t in (attempt.trajectory for attempt in attempts)])
             for case, attempts in sorted(self.attempts.items())
-        ]
-        is_kept = any(prompts for _, attempts in calls for prompts, _ in attempts)
+        ]  # fmt: skip
+        is_kept = any(prompts for _, attempts in calls for prompts, *_ in attempts)
         return hashlib.sha256(repr(calls).encode(errors="replace")).hexdigest() if is_kept else ""
 
     def is_again(self, other: Arm) -> bool:

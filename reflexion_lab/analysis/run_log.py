@@ -314,8 +314,9 @@ def _bare(every: Iterable[Attempt], has_digests: bool) -> dict[str, list[Attempt
 
 
 def _digested(attempt: Attempt) -> tuple[tuple[Message, ...], str]:
-    """Messages and reply of an attempt as digests, but for the messages of a first attempt."""
-    messages, reply = attempt.trajectory.messages, attempt.trajectory.reply
+    """Messages and replies of an attempt as digests, but for the messages of a first attempt."""
+    messages, turns = attempt.trajectory.messages, [step.reply for step in attempt.trajectory.steps]
+    reply = repr([attempt.trajectory.reply, *turns]) if turns else attempt.trajectory.reply
     if attempt.number > 1 and messages:
         messages = (Message(role="user", content=_digest(repr([message.content for message in messages]))),)
     return messages, _digest(reply) if reply else ""

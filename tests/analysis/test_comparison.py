@@ -291,7 +291,7 @@ def test_upper_bounds_alone_differ_as_upper_bounds(run):
     difference = named(comparison, "reflexion").differences["as_run"]
     assert difference.value == pytest.approx(0.35)
     assert 0 < difference.low < 0.35 < difference.high
-    assert (difference.metric, difference.verdict, difference.p_holm) == ("upper_bound", "UPPER BOUND", None)
+    assert (difference.metric, difference.verdict, difference.detected) == ("upper_bound", "detected", True)
     assert compare(arms(bounds), "reflexion").baseline == "reflexion"
 
 

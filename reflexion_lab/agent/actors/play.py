@@ -26,16 +26,22 @@ from reflexion_lab.records import (
 )
 from reflexion_lab.tasks.environments.replay import FAILED, Guarded
 from reflexion_lab.text.prompts.render import Prompts, max_prompt_tokens
-from reflexion_lab.text.replies.extract import without_thoughts
+from reflexion_lab.text.replies.extract import without_thoughts, without_tokens
 from reflexion_lab.text.shorten import cut, estimated
 
-ACTION = re.compile(r"^[\s*_#>-]*action(?:[ \t]+\d+)?[*_ \t]*:[*_ \t]*(\S.*)$", re.IGNORECASE | re.MULTILINE)
+ACTION = re.compile(
+    r"^[\s*_#>-]*action(?:[ \t]+\d+)?[*_ \t]*:[*_ \t]*(?:\n(?!\W*(?:observation|thought)\b))?[ \t]*(\S.*)$",
+    re.IGNORECASE | re.MULTILINE,
+)
 INLINE = re.compile(r"\baction[ ]?:[*_ \t]*(\S.*)$", re.IGNORECASE | re.MULTILINE)
 """An action behind its thought, on one line."""
 THOUGHT = re.compile(r"^[\s*_#>-]*thought(?:[ \t]+\d+)?[*_ \t]*:[*_ \t]*", re.IGNORECASE)
 OBSERVATION = re.compile(r"^[\s*_#>-]*observation(?:[ \t]+\d+)?[*_ \t]*:", re.IGNORECASE | re.MULTILINE)
 """Where a reply invents what the environment shows."""
-ACTION_CHARS = 200
+CALL = re.compile(r"^[ \t>`*-]*[A-Za-z]+\[[^\n]*\][ \t.`*]*$", re.MULTILINE)
+"""An action with a value, alone on a line."""
+INVENTED = re.compile(r"\s+\W{0,3}observation(?: \d+)?\W{0,2}:.*", re.IGNORECASE | re.DOTALL)
+ACTION_CHARS = 1000
 REPEATS = 3
 """The same action with the same observation so many times ends a play, as in the paper of Reflexion."""
 PER_MESSAGE = 8
@@ -99,6 +105,7 @@ class _Work:
         template = actor.prompts.of_kind("play", task)
         self.head, self.left_out, _ = actor.prompts.fit(template, for_head, recollection, **about)
         self.session: Guarded | None = None
+        self.problem = ""
         self.observation = Observation(text="")
         self.actions: list[str] = []
         self.turns: list[Turn] = []
@@ -118,7 +125,7 @@ class _Work:
         if self.task.kind == "answer":
             solution, extraction = self.observation.answer, "finish" if self.observation.answer else "none"
         return Trajectory(
-            solution=solution + FAILED * (ended == "world_failed"),
+            solution=solution + f"{FAILED}{self.problem}" * (ended == "world_failed"),
             strategy="play",
             messages=self.steps[0].messages if self.steps else (),
             left_out=self.left_out,
@@ -141,7 +148,8 @@ class _Work:
             self.session = Guarded(self.actor.environment, self.task)
             for action in self.actions:
                 self.session.act(action)
-        except HarnessError:
+        except HarnessError as problem:
+            self.problem = " ".join(str(problem).split())
             return False
         self.observation = self.session.observation
         return True
@@ -186,7 +194,8 @@ class _Work:
                 if self.session:
                     self.observation = self.session.act(action)
                     break
-            except HarnessError:
+            except HarnessError as problem:
+                self.problem = " ".join(str(problem).split())
                 if is_last or not self.begin():
                     return False
         self.actions.append(action)
@@ -220,16 +229,17 @@ def read(reply: str, actions: Sequence[str]) -> tuple[str, str]:
     """Thought and action of a reply, the action on one line, "" without one. Never raises.
 
     The first line `Action:` counts; text after it rests on an invented observation. Without such a line, an admissible
-    action alone on a line does.
+    action alone on a line does, or one as `Search[words]` where none is listed.
     """
-    text, _ = without_thoughts(reply)
+    text = without_tokens(without_thoughts(reply)[0])
     admissible = {_key(action): action for action in actions}
     if labelled := ACTION.search(text) or INLINE.search(text):
-        thought, action = text[: labelled.start()], labelled[1]
+        thought, action = text[: labelled.start()], INVENTED.sub("", labelled[1])
     else:
         text = text[: invented.start()] if (invented := OBSERVATION.search(text)) else text
         lines = text.splitlines()
-        bare = next((n for n, line in enumerate(lines) if _key(line) in admissible), len(lines))
+        is_bare = [_key(line) in admissible if actions else CALL.match(line) for line in lines]
+        bare = next((n for n, is_action in enumerate(is_bare) if is_action), len(lines))
         thought, action = "\n".join(lines[:bare]), "".join(lines[bare : bare + 1])
     words = THOUGHT.sub("", thought.strip())
     action = admissible.get(_key(action), " ".join(action.strip("`*_#\"' \t").split()))

@@ -164,9 +164,10 @@ class SimulatedModel:
     def _turn(self, messages: Sequence[Message], draw: random.Random) -> str:
         """A turn of a play: the first one decides whether it follows the walkthrough, or looks around."""
         head, *later = (message.content for message in messages)
-        task = next((task for prompt, task in self._tasks.items() if prompt in head), None)
-        if task is None:
+        places = {place: task for prompt, task in self._tasks.items() if (place := head.find(prompt)) >= 0}
+        if not places:
             raise ModelError(f"the simulated model knows no task of the play that begins {head[-80:]!r}")
+        task = places[min(places)]  # memory, which may show others, follows it
         walk, other = task.canonical_solution.split("\n"), "look"
         if task.kind == "answer":
             title = next(title for title, _ in task.data.get("passages", [("", [])]))

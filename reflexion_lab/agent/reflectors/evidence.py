@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from reflexion_lab.records import WITHHELD, Attempt, Check, Evaluation, Record, Reflection, Task, Trajectory
+from reflexion_lab.tasks.evaluators.unit_tests import UNANSWERED
 from reflexion_lab.text import shorten
 from reflexion_lab.text.lines import by_text_of, where
 from reflexion_lab.text.replies.extract import without_thoughts
@@ -89,7 +90,9 @@ def describe(attempt: Attempt, check: Check | None) -> str:
 
 
 def without_program(trajectory: Trajectory) -> str:
-    """Why the reply holds no program, by its finish reason and the rule of the extraction."""
+    """Why the reply holds no program, by its finish reason and the rule of the extraction; of a play, how it ended."""
+    if trajectory.strategy == "play" and trajectory.ended in UNANSWERED:
+        return f"my {len(trajectory.steps)} turns ended without an answer: {UNANSWERED[trajectory.ended]}"
     last = trajectory.steps[-1].usage if trajectory.steps else trajectory.usage
     if trajectory.finish_reason == "length" or 0 < last.replies == last.cut_replies:
         return "my reply broke off at max_tokens before the program"

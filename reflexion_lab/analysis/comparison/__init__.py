@@ -13,7 +13,7 @@ from reflexion_lab.analysis.comparison.budgets import ATTEMPTS, UNITS, check_uni
 from reflexion_lab.analysis.comparison.grid import Best, best_cell, default_cell
 from reflexion_lab.analysis.comparison.grouping import arms, short_names
 from reflexion_lab.analysis.comparison.lines import AS_RUN, EQUAL_ATTEMPTS, Difference, Line, corrected
-from reflexion_lab.analysis.comparison.row import Row, row
+from reflexion_lab.analysis.comparison.row import Row, is_tested, row
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.records import Manifest, Record
 from reflexion_lab.runner.config.build import suggestion
@@ -212,10 +212,10 @@ def _baseline(arms: Sequence[Arm], label: str | None, study: Registration | None
 
 
 def _corrected(rows: Sequence[Row], units: Sequence[str]) -> list[Row]:
-    """Rows with verdicts and Holm-adjusted p-values: a family for each budget, without upper bounds and A/A arms."""
+    """Rows with verdicts and Holm-adjusted p-values: a family for each budget (`is_tested`)."""
     by_arm = {row.arm: dict(row.differences) for row in rows}
     bases = [row.of for row in rows if not row.differences and not row.refused]
-    tested = [row.arm for row in rows if not (row.of.is_upper_bound or any(map(row.of.is_again, bases)))]
+    tested = [row.arm for row in rows if is_tested(row, bases)]
     for name in (AS_RUN, *(f"equal_{unit}" for unit in units)):
         family = {arm: by_arm[arm][name] for arm in tested if name in by_arm[arm]}
         for arm, difference in zip(family, corrected(list(family.values())), strict=True):

@@ -114,7 +114,7 @@ class Difference(Line, frozen=True, kw_only=True):
     spending: if spending differs strongly, that alone could be smaller than the number of verdicts allows."""
     p_holm: float | None = None
     """`p_tasks` with Holm's correction for all arms of the comparison at this budget but A/A arms, which keep theirs;
-    None for an upper bound, which is in no family."""
+    None for an upper bound beside a baseline that is none, which is in no family."""
     effective: int
     """Number of independent pairs that the pairs are worth (`power.effective_pairs`)."""
     minimum: float | None
@@ -143,12 +143,8 @@ class Difference(Line, frozen=True, kw_only=True):
         return bool(self.reasons)
 
     @property
-    def is_upper_bound(self) -> bool:
-        return self.metric == "upper_bound"
-
-    @property
     def detected(self) -> bool | None:
-        """Whether the interval leaves 0 out and p after Holm is below 0.05; None for an upper bound."""
+        """Whether the interval leaves 0 out and p after Holm is below 0.05; None without p after Holm."""
         if self.p_holm is None:
             return None
         return not self.low <= 0 <= self.high and self.p_holm < 1 - LEVEL + TOLERANCE
@@ -190,7 +186,7 @@ class Difference(Line, frozen=True, kw_only=True):
         difference at equal attempts, leaves of it: `PRICE` where equal attempts, two or more, solve the same cases, are
         within the margin, or gain; else `OPEN`, unless they lose, too.
         """
-        if self.is_upper_bound:
+        if self.p_holm is None:
             return UPPER_BOUND
         is_dear = self.price is not None and (self.price.ratio or 0) > 1
         if not (is_dear and self.is_loss) or (at and at.is_loss):
@@ -204,12 +200,14 @@ def compared(
     baseline: Mapping[Case, bool],
     equal: Equal | None = None,
     clusters: Clusters = ALONE,
+    is_tested: bool = True,
     **fields: Any,
 ) -> Difference:
     """The difference of an arm to the baseline, by hidden verdicts; `p_holm` is `p_tasks` until `corrected`.
 
     At an equal spending `equal` belongs to it (`comparison.budgets`): verdicts after one cut ignore that the cut is
-    random. `fields`: further fields of `Difference`. Raises ConfigError: no case in both.
+    random. `is_tested`: whether it gets a verdict. `fields`: further fields of `Difference`. Raises
+    ConfigError: no case in both.
     """
     both = sorted(own.keys() & baseline.keys())
     if not both:
@@ -240,7 +238,7 @@ def compared(
         lost=pairs.damaged,
         p=pairs.p,
         p_tasks=p,
-        p_holm=None if known["metric"] == "upper_bound" else p,
+        p_holm=p if is_tested else None,
         effective=effective,
         minimum=minimum(pairs.n, len(first), effective, (pairs.repaired + pairs.damaged) / pairs.n),
         **known,

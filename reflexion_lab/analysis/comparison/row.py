@@ -132,6 +132,13 @@ def row(
     )
 
 
+def is_tested(row: Row, bases: Sequence[Arm]) -> bool:
+    """Whether a row is in the family of tests: no A/A arm; an upper bound only against another one, since what hidden
+    tests add is no effect of an arm.
+    """
+    return not any(row.of.is_again(base) or row.of.is_upper_bound > base.is_upper_bound for base in bases)
+
+
 def _metric(arm: Arm) -> str:
     return "upper_bound" if arm.is_upper_bound else METRIC
 
@@ -176,7 +183,8 @@ def _difference(arm: Arm, base: Arm, budget: str, study: Registration | None, ma
     first = base.verdicts(1)
     fields |= {"budget": budget, "metric": _metric(arm), "reasons": "; ".join(reasons), "margin": margin}
     fields["room"] = fmean(other[case] - first[case] for case in own.keys() & other.keys())
-    return compared(own, other, clusters=merged(base.clusters, arm.clusters), **fields)
+    tested = arm.is_upper_bound <= base.is_upper_bound
+    return compared(own, other, clusters=merged(base.clusters, arm.clusters), is_tested=tested, **fields)
 
 
 def _exploratory(arm: Arm, base: Arm, metric: str, study: Registration | None, margin: float | None) -> list[str]:

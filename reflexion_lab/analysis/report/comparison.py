@@ -17,7 +17,7 @@ from reflexion_lab.analysis.comparison.beginnings import ADVICE, MEMORY, began, 
 from reflexion_lab.analysis.comparison.budgets import currencies
 from reflexion_lab.analysis.comparison.grouping import shared_words
 from reflexion_lab.analysis.comparison.lines import AS_RUN, EQUAL_ATTEMPTS, Difference, RetryPrice
-from reflexion_lab.analysis.comparison.row import Row
+from reflexion_lab.analysis.comparison.row import Row, is_tested
 from reflexion_lab.analysis.figures.style import UPPER_BOUND
 from reflexion_lab.analysis.learning.checkpoints import Matrix
 from reflexion_lab.analysis.learning.memory import EFFECTS, Effect
@@ -168,10 +168,7 @@ def _noise(comparison: Comparison) -> Iterator[str]:
 
 def _too_few(comparison: Comparison) -> Iterator[str]:
     bases = [row.of for row in comparison.rows if row.arm == comparison.baseline]
-    is_alike = any(base.is_upper_bound for base in bases)  # upper bounds are a family of their own beside none
-    tested = [
-        row for row in comparison.rows if row.of.is_upper_bound <= is_alike and not any(map(row.of.is_again, bases))
-    ]
+    tested = [row for row in comparison.rows if is_tested(row, bases)]
     for name, each in ((name, each) for row in tested for name, each in comparison.shown(row).items()):
         family = sum(name in other.differences for other in tested)
         if text := too_few(each.clusters, each.tasks, family):

@@ -18,6 +18,7 @@ def check_kinds(cfg: RunConfig, tasks: Iterable[Task]) -> None:
     as a class of yours, does all of them. Or a task needs a package that is not installed, without `keep_failing`.
     """
     _check_installed(cfg, tasks := tuple(tasks))
+    _check_environment(cfg, tasks)
     by_kind = {task.kind: task.task_id for task in tasks}
     nodes = [*_nodes("actor", cfg.actor), *_nodes("evaluator", cfg.evaluator)]
     nodes += _nodes("reviser", cfg.reviser) if takes("actor", cfg.actor, "reviser") else []
@@ -49,6 +50,18 @@ def _check_installed(cfg: RunConfig, tasks: Iterable[Task]) -> None:
         got = f"{number_of(len(lacking), 'task')} needing {', '.join(names)}, such as {min(lacking)}"
         hint = f"pip install {' '.join(names)}, or keep them without a verdict by benchmark.keep_failing=true"
         raise ConfigError("benchmark", got, "tasks whose packages are installed", hint)
+
+
+def _check_environment(cfg: RunConfig, tasks: Iterable[Task]) -> None:
+    """Raises ConfigError: the environment needs a field of `Task.data` that tasks lack: they would have no verdict."""
+    node = cfg.environment if takes("actor", cfg.actor, "environment") else None
+    needed = capability(node, "needs", None) if node else None
+    lacking = [task.task_id for task in tasks if needed and needed not in task.data]
+    if node and lacking and not cfg.benchmark.keep_failing:
+        got = f"{number_of(len(lacking), 'task')} without {needed}, such as {min(lacking)}"
+        name = str(node["_target_"]).rpartition(".")[2]
+        hint = "another benchmark or environment, or keep them without a verdict by benchmark.keep_failing=true"
+        raise ConfigError("environment", f"{name} and {got}", f"tasks with {needed}", hint)
 
 
 def _nodes(key: str, node: Any) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -23,7 +23,7 @@ class ALFWorld:
     `seconds`: for one action.
     """
 
-    help = ""
+    needs, help = "game", ""
 
     @validated
     def __init__(self, max_steps: Positive = 49, seconds: Above0 = 60.0) -> None:

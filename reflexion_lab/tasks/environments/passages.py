@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 
-from reflexion_lab.errors import HarnessError
 from reflexion_lab.limits import Above0, Positive, validated
 from reflexion_lab.records import Observation, Task
 
-ACTION = re.compile(r"(search|lookup|finish) ?(?:\[(?! *\]) *(.+?) *\]?|\((?! *\)) *(.+?) *\)?)\.?", re.IGNORECASE)
+ACTION = re.compile(r"\W*(search|lookup|finish) ?([\[(])", re.IGNORECASE)
+CLOSING = {"[": "]", "(": ")"}
 WORD = re.compile(r"\w+")
 SENTENCES = 5
 """Sentences of a passage that a search shows, as in ReAct; `Lookup` finds the others."""
@@ -22,6 +23,7 @@ class Passages:
     for one action.
     """
 
+    needs = "passages"
     help = (
         "The actions are:\n"
         "Search[title] shows the beginning of a passage, or the titles of similar ones.\n"
@@ -35,9 +37,7 @@ class Passages:
         self.seconds = seconds
 
     def start(self, task: Task) -> Reading:
-        """Raises HarnessError: the task has no passages."""
-        if not task.data.get("passages"):
-            raise HarnessError(f"{task.task_id}: got no passages, expected `context` in its row, as HotPotQA's have it")
+        """Raises KeyError: the task has no passages."""
         return Reading(task.data["passages"])
 
 
@@ -54,8 +54,7 @@ class Reading:
         return self._newest
 
     def act(self, text: str) -> Observation:
-        action = ACTION.fullmatch(" ".join(text.split()))
-        name, value = (action[1].casefold(), action[2] or action[3]) if action else ("", "")
+        name, value = read(text)
         if name == "finish":
             self._newest = Observation(text=f"You answered: {value}", is_over=True, answer=value)
         else:
@@ -68,21 +67,21 @@ class Reading:
 
     def _search(self, title: str) -> str:
         self._words, words = "", _words(title)
-        for name, sentences in self._passages:
-            if _words(name) == words or name.casefold() == title.casefold():
-                self._sentences = sentences
-                return " ".join(sentences[:SENTENCES])
+        same = [each for each in self._passages if _plain(each[0]) == _plain(title)]
+        if same := same or [each for each in self._passages if words and _words(each[0]) == words]:
+            self._sentences = same[0][1]
+            return " ".join(self._sentences[:SENTENCES])
         similar = sorted(
-            self._passages, key=lambda each: (-len(words & _words(each[0])), -len(words & _words(" ".join(each[1]))))
+            self._passages, key=lambda each: [-len({*words} & {*_words(text)}) for text in (each[0], " ".join(each[1]))]
         )
         return f"There is no {title}. Similar: [{'; '.join(name for name, _ in similar[:SIMILAR])}]"
 
     def _lookup(self, words: str) -> str:
         if not self._sentences:
             return "There is no passage yet: search for one."
-        if words.casefold() != self._words:
-            self._words = words.casefold()
-            self._results = [sentence for sentence in self._sentences if self._words in sentence.casefold()]
+        if _plain(words) != self._words:
+            self._words = _plain(words)
+            self._results = [sentence for sentence in self._sentences if self._words in _plain(sentence)]
             self._n_seen = 0
         if self._n_seen == len(self._results):
             return "There are no more results."
@@ -90,5 +89,26 @@ class Reading:
         return f"(Result {self._n_seen} / {len(self._results)}) {self._results[self._n_seen - 1]}"
 
 
-def _words(text: str) -> frozenset[str]:
-    return frozenset(WORD.findall(text.casefold()))
+def read(text: str) -> tuple[str, str]:
+    """Name and value of an action; what follows its closing bracket is no part of it. ("", "") for any other text."""
+    line = " ".join(text.split())
+    if not (begin := ACTION.match(line)):
+        return "", ""
+    depth, closing = 1, CLOSING[begin[2]]
+    for end in range(begin.end(), len(line)):
+        depth += (line[end] == begin[2]) - (line[end] == closing)
+        if depth == 0:
+            break
+    else:
+        end = len(line)
+    value = line[begin.end() : end].strip()
+    return (begin[1].casefold(), value) if value else ("", "")
+
+
+def _plain(text: str) -> str:
+    """`text` as it is compared: one form of each letter, apostrophe and blank, lower case, no quotes around."""
+    return " ".join(unicodedata.normalize("NFKC", text).casefold().replace("’", "'").split()).strip("\"'“”")
+
+
+def _words(text: str) -> list[str]:
+    return WORD.findall(_plain(text))

@@ -15,11 +15,10 @@ from reflexion_lab.records import Check, Execution, Observation, Task
 T = TypeVar("T")
 SCORE = re.compile(r"score (\d+)")
 """A goal: this score or more."""
-FAILED = "\n# the environment failed"
-"""End of a solution whose play the environment ended, so that it has no verdict; of a question, the whole solution. No
-action is this line, and no answer begins with a blank one.
+FAILED = "\n# the environment failed twice: "
+"""Before the cause, at the end of a solution whose play the environment ended, so that it has no verdict; the whole
+solution of a question. No action begins so, and no answer with a blank line.
 """
-TWICE = "environment: it failed twice at the same place of the play"
 SUCCESS = "success"
 """The goal that the environment itself calls its success."""
 
@@ -74,8 +73,8 @@ def replayed(environment: Environment, task: Task, solution: str, goals: Sequenc
     """
     start, steps = time.monotonic(), 0
     try:
-        if solution.endswith(FAILED):
-            raise HarnessError(TWICE)
+        if why := failure(solution):
+            raise HarnessError(why)
         session = Guarded(environment, task)
         try:
             for action in actions_of(solution)[: environment.max_steps]:
@@ -98,6 +97,12 @@ def replayed(environment: Environment, task: Task, solution: str, goals: Sequenc
         for goal in goals
     ]
     return Execution(checks=tuple(checks), output="", seconds=time.monotonic() - start, cpu_seconds=0.0)
+
+
+def failure(solution: str) -> str:
+    """Why the environment ended this play; "" if it did not."""
+    _, mark, cause = solution.rpartition(FAILED)
+    return cause if mark and "\n" not in cause else ""
 
 
 def without_verdict(names: Sequence[str], why: str, seconds: float = 0.0) -> Execution:

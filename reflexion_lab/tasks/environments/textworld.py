@@ -53,7 +53,7 @@ class Game(Record, frozen=True, kw_only=True):
 class TextWorld:
     """Plays the games of `benchmark=textworld`. `max_steps`: actions of a play at most; `seconds`: for one action."""
 
-    help = ""
+    needs, help = "family", ""
 
     @validated
     def __init__(self, max_steps: Positive = 30, seconds: Above0 = 30.0) -> None:

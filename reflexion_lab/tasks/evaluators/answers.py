@@ -68,7 +68,9 @@ class SelfConsistency:
         self.agreement = agreement
 
     def evaluate(self, task: Task, trajectory: Trajectory) -> Evaluation:
-        drafts = [step.program for step in trajectory.steps]
+        # a draft that took turns, as a play does, follows them without a call of its own
+        ends = [step for step in trajectory.steps if not step.messages] or trajectory.steps
+        drafts = [step.program for step in ends] if trajectory.strategy != "play" else []
         if len(drafts) < 2:
             return Evaluation(passed=False, outcome="no_tests", reward=0.0, verification_type="self_consistency")
         own, keys = key(task, trajectory.solution), [key(task, draft) for draft in drafts]

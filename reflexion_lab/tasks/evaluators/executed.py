@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from reflexion_lab.errors import HarnessError
 from reflexion_lab.protocols import Environment, Sandbox
 from reflexion_lab.records import Execution, Task
-from reflexion_lab.tasks.environments.replay import FAILED, TWICE, replayed, without_verdict
+from reflexion_lab.tasks.environments.replay import FAILED, failure, replayed, without_verdict
 from reflexion_lab.tasks.evaluators.answers import NAME, answered
 from reflexion_lab.tasks.sandbox.programs import Terms
 
@@ -20,7 +20,8 @@ def executed(task: Task, solution: str, checks: Sequence[str], sandbox: Sandbox)
     if task.kind == "program":
         return sandbox.run_program(solution, checks, Terms.of(task), task.cpu_seconds)
     if task.kind == "answer":
-        return without_verdict([NAME] * len(checks), TWICE) if solution == FAILED else answered(solution, checks)
+        is_lost = solution.startswith(FAILED)
+        return without_verdict([NAME] * len(checks), failure(solution)) if is_lost else answered(solution, checks)
     if task.kind == "actions":
         environment: Environment | None = getattr(sandbox, "environment", None)
         if environment is None:

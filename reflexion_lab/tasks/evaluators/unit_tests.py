@@ -18,21 +18,23 @@ class UnitTests:
         self.sandbox = sandbox
 
     def evaluate(self, task: Task, trajectory: Trajectory) -> Evaluation:
-        return run_tests(self.sandbox, task, trajectory.solution, task.visible_tests, trajectory.finish_reason)
+        why = trajectory.finish_reason, trajectory.ended
+        return run_tests(self.sandbox, task, trajectory.solution, task.visible_tests, *why)
 
 
 def run_tests(
-    sandbox: Sandbox, task: Task, program: str, tests: Sequence[str], finish_reason: str = "stop"
+    sandbox: Sandbox, task: Task, program: str, tests: Sequence[str], finish_reason: str = "stop", ended: str = ""
 ) -> Evaluation:
     """Verdict of `tests` on `program`. Without tests or a program, the outcome names the reason and is never a pass.
 
     Raises HarnessError: the sandbox is broken. `task`: supplies entry point, setup and the CPU time of the canonical
     solution. `finish_reason`: that of the model's reply; it becomes the outcome if the model withheld the program.
+    `ended`: why the actor's turns ended.
     """
     if not tests:
         return Evaluation(passed=False, outcome="no_tests", reward=0.0)
     if not program.strip() and (task.kind != "actions" or finish_reason in WITHHELD):  # to take no action may be right
-        outcome, why = without_program(task, finish_reason)
+        outcome, why = without_program(task, finish_reason, ended)
         checks = tuple(
             Check(name=NAME if task.kind == "answer" else test, outcome=outcome, message=why) for test in tests
         )
@@ -42,13 +44,19 @@ def run_tests(
     return evaluation_by(execution.checks, text, execution.output, execution.seconds)
 
 
-def without_program(task: Task, finish_reason: str) -> tuple[str, str]:
+def without_program(task: Task, finish_reason: str, ended: str = "") -> tuple[str, str]:
     """Outcome of an attempt without a program, and a message."""
     what = f"code for {task.entry_point}" if task.entry_point else task.kind
     if finish_reason in WITHHELD:
         return finish_reason, f"no {what} was given: the reply ended in {finish_reason}"
+    if ended in UNANSWERED:
+        return "extraction_failed", f"no {what} was given: {UNANSWERED[ended]}"
     cut = ", which broke off at max_tokens" * (finish_reason == "length")
     return "extraction_failed", f"no {what} was found in the reply{cut}"
+
+
+UNANSWERED = {"max_steps": "all turns were taken", "repeated": "the same action gave the same observation three times"}
+"""How plays end without an answer."""
 
 
 def evaluation_by(checks: tuple[Check, ...], text: str, output: str = "", seconds: float = 0.0) -> Evaluation:

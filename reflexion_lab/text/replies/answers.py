@@ -20,15 +20,16 @@ import re
 import string
 from collections import deque
 from fractions import Fraction
+from textwrap import dedent
 
 from reflexion_lab.records import Task
-from reflexion_lab.text.replies.extract import LAST_TOKEN, REPLY_CHARS, Extraction, without_thoughts
+from reflexion_lab.text.replies.extract import REPLY_CHARS, Extraction, without_thoughts, without_tokens
 from reflexion_lab.text.replies.labelled import objects
 
 ANSWER_CHARS = 10_000
 """Characters of an answer; a longer one is none."""
-MARKS, TOKENS = 50, 4
-"""Marks of an answer, the last ones, and leaked template tokens at the end of a reply that are looked at."""
+MARKS = 50
+"""Marks of an answer that are looked at, the last ones."""
 DIGITS = 300
 """Digits of a number, and its largest exponent; a longer one is no number."""
 TOLERANCE = Fraction(1, 10**6)
@@ -50,9 +51,13 @@ _MARK = re.compile(
     r"""(?P<hashes>^[ \t]*\#{4}[ \t]*(?=[-+\u2212$€£]?[ ]?[.0-9][0-9.,/ \t]*+%?[ \t.]*+$))
     |(?P<boxed>\\(?:boxed|fbox)[ ]?(?=\{))
     |(?P<label>^[ \t>#*_-]{0,12}(?:the[ ]|my[ ])?(?:final[ ]|correct[ ])?answer[*_ ]{0,4}(?:[:\uff1a][*_]{0,3}|$))
+    |(?P<tag><answer>)
     |(?P<phrase>\b(?:the|my)[ ](?:final[ ]|correct[ ])?answer[ ](?:is|was|=)(?:[ ]?:)?)""",
     re.IGNORECASE | re.MULTILINE | re.VERBOSE,
 )
+_FENCED = re.compile(r"^[ \t]*(`{3,}|~{3,})[^\n]*\n(.*?)\n[ \t]*\1", re.MULTILINE | re.DOTALL)
+_BLANK = re.compile(r"\n[ \t]*\n")
+_INTRODUCTION = re.compile(r"\A[^\n]*:[*_ \t]*\n")
 _SENTENCE = re.compile(r"(?<!\bSt)(?<!\bDr)(?<!\bMr)(?<!\bMs)(?<!\bMrs)[.!?](?=\s|$)")
 _ANY_NUMBER = re.compile(rf"(?<![\w.,/]){_NUMBER}(?:/{_NUMBER})?")
 _AROUND = [*((mark, mark) for mark in ("**", "__", "`", "$$", "$", "*", "_")), ("\\(", "\\)"), ("\\[", "\\]")]
@@ -115,7 +120,7 @@ def equal(rule: str, answer: str, right: str) -> bool:
     return abs(value - known) <= TOLERANCE * (1 if known.denominator == 1 else max(Fraction(1), abs(known)))
 
 
-RULES = ("label", "boxed", "hashes", "phrase", "json", "last_number", "last_line", "last_lines", "finish")
+RULES = ("label", "tag", "boxed", "hashes", "phrase", "json", "last_number", "last_line", "last_lines", "finish")
 """Rules by which an answer was read; `finish`: the last action of a play."""
 
 
@@ -129,19 +134,18 @@ def extract_answer(reply: str, task: Task, broke_off: bool = False) -> Extractio
     r"""The answer in `reply`, and the rule by which it was read. Never raises.
 
     The last of these counts: `label` (`Answer: …`; if nothing follows in its line, the next lines up to a blank one, or
-    a block of code), `boxed` (`\boxed{…}`, braces nested), `hashes` (`#### 42`), `phrase` (`the answer is …`, the rest
-    of the sentence). Without one: `json` (the last object with a key `answer`); and unless the reply broke off at
-    `max_tokens`, `last_number`, if `task.data["is_number"]`, else `last_line`. If `task.data["has_lines"]`, as of a
-    grid, an answer after a mark ends at a blank line, and without one it is the last paragraph (`last_lines`). Without
-    an answer the rule is the reason: `none`, `thinking` (it ended within `<think>`), `too_long`. Marks of emphasis and
-    mathematics around an answer are dropped, and words around a number, if the answer is one.
+    a block of code), `tag` (`<answer>…</answer>`), `boxed` (`\boxed{…}`, braces nested), `hashes` (`#### 42`), `phrase`
+    (`the answer is …`, the rest of the sentence). Without one: `json` (the last object with a key `answer`); and unless
+    the reply broke off at `max_tokens`, `last_number`, if `task.data["is_number"]`, else `last_line`. If
+    `task.data["has_lines"]`, as of a grid, the answer is the first block of several lines behind a mark, a block of
+    code or a paragraph, and without one the last of the reply (`last_lines`). Without an answer the rule is the reason:
+    `none`, `thinking` (it ended within `<think>`), `too_long`. Marks of emphasis and mathematics around an answer are
+    dropped, and words around a number, if the answer is one.
     """
     if len(reply) > REPLY_CHARS:
         return Extraction("", "too_long")
     text, thinking = without_thoughts(reply.replace("\r\n", "\n"))
-    for _ in range(TOKENS):
-        token = LAST_TOKEN.search(text, max(0, len(text) - 100))
-        text = text[: token.start()] if token else text
+    text = without_tokens(text)
     is_number, has_lines = bool(task.data.get("is_number")), bool(task.data.get("has_lines"))
     unmarked_end = [] if broke_off else [_last(text, is_number, has_lines)]
     for rule, raw in (_marked(text, is_number, has_lines), _of_json(text), *unmarked_end):
@@ -153,13 +157,22 @@ def extract_answer(reply: str, task: Task, broke_off: bool = False) -> Extractio
 
 
 def _marked(text: str, is_number: bool, has_lines: bool) -> tuple[str, str]:
-    """The last marked answer; one in a phrase only without another mark, of a number the last that is one."""
+    """The last marked answer; one in a phrase only without another mark, of a number the last that is one, of an answer
+    with lines the last that has several.
+    """
     marked, place = list[tuple[str, str]](), 0
     for mark in deque(_MARK.finditer(text), MARKS):
         if mark.start() >= place:  # not within the answer after another mark
             kind, at = str(mark.lastgroup), mark.end()
-            value, place = _in_braces(text, at) if kind == "boxed" else _value(text, at, has_lines)
-            if kind == "phrase" and (stop := _SENTENCE.search(value)):
+            if kind == "tag":
+                place = text.find("</answer>", at) % (len(text) + 1)
+                value = text[at:place]
+            else:
+                value, place = _in_braces(text, at) if kind == "boxed" else _value(text, at)
+            if has_lines:
+                value = _block(text[at : at + ANSWER_CHARS + 100] if kind in ("label", "phrase") else value, 0)
+                place = mark.end()
+            elif kind == "phrase" and (stop := _SENTENCE.search(value)):
                 value = value[: stop.start()]
             if inner := value.rfind("\\boxed{") + 1:
                 value, _ = _in_braces(value, inner + 5)
@@ -170,14 +183,21 @@ def _marked(text: str, is_number: bool, has_lines: bool) -> tuple[str, str]:
     return [("", ""), *(numbers or firm)][-1]
 
 
-def _value(text: str, start: int, has_lines: bool) -> tuple[str, int]:
-    """The rest of a line, or what stands below it, and the end; of an answer with lines all up to a blank one."""
+def _block(text: str, which: int) -> str:
+    """The block of several lines, the first (0) or the last (-1): a fenced one, else a paragraph; "" without one."""
+    blocks = [match[2] for match in _FENCED.finditer(text)]
+    paragraphs = (_INTRODUCTION.sub("", part.strip("\n")) for part in _BLANK.split(text)) if not blocks else ()
+    blocks = blocks or [part for part in paragraphs if "\n" in part.strip()]
+    return dedent("\n".join(line.rstrip() for line in blocks[which].split("\n"))) if blocks else ""
+
+
+def _value(text: str, start: int) -> tuple[str, int]:
+    """The rest of a line, or what stands below it, and the end."""
     end = text.find("\n", start) % (len(text) + 1)
-    if text[start:end].strip() and not has_lines:
+    if text[start:end].strip():
         return text[start:end], end
-    end = start if has_lines else end
     rest = text[end : end + ANSWER_CHARS + 100]
-    block = rest.lstrip().partition("\n\n")[0]
+    block = _BLANK.split(rest.lstrip())[0]
     if block.startswith("```"):
         block = rest.lstrip().partition("\n")[2].partition("\n```")[0]
     return block, end + rest.find(block) + len(block)
@@ -201,8 +221,7 @@ def _of_json(text: str) -> tuple[str, str]:
 def _last(text: str, is_number: bool, has_lines: bool) -> tuple[str, str]:
     text = text[-ANSWER_CHARS:]
     if has_lines:
-        lines = (line for line in text.strip().rpartition("\n\n")[2].split("\n") if not line.startswith("```"))
-        return "last_lines", "\n".join(lines)
+        return "last_lines", _block(text, -1) or _BLANK.split(text.strip())[-1]
     if is_number:
         return "last_number", ["", *_ANY_NUMBER.findall(text.translate(_SIGNS))][-1]
     return "last_line", ["", *(line for line in text.split("\n") if _MARK.sub("", line).strip("`* \t"))][-1]

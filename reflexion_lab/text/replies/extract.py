@@ -40,6 +40,8 @@ TAG = re.compile(r"\[(/?)PYTHON\]")
 SPECIAL = re.compile(r"""("[^"\n]*"|'[^'\n]*'|`[^`\n]+`)|<\|[^|\n]{1,40}\|>""")
 """Chat-template tokens leaked into the reply; tokens within a quotation (group 1) are kept."""
 LAST_TOKEN = re.compile(r"(?:<\|[^|\n]{1,40}\|>|</s>)\s*\Z")
+TOKENS = 4
+"""Leaked tokens at the end of a reply that are dropped."""
 TAIL = 1000
 """Characters at the end of a reply in which template tokens are removed even within an unclosed fence."""
 SPEAKER = re.compile(r"\A\s*(?:assistant|answer|response|solution)[ \t]*:[ \t]*", re.IGNORECASE)
@@ -69,6 +71,14 @@ class Block(NamedTuple):
     fenced: bool
     closed: bool
     """False if the reply ended within the block, which may be truncated."""
+
+
+def without_tokens(text: str) -> str:
+    """`text` without the last `TOKENS` chat-template tokens at its end."""
+    for _ in range(TOKENS):
+        token = LAST_TOKEN.search(text, max(0, len(text) - 100))
+        text = text[: token.start()] if token else text
+    return text
 
 
 def without_thoughts(reply: str) -> tuple[str, bool]:

@@ -72,6 +72,15 @@ def test_other_answers_keep_their_words_and_lines(reply, answer, rule):
         ("I turn it.\n\n```\n1 2\n3 4\n```\n", "last_lines"),
         ("First 9 9\n9 9\n\n1 2\n3 4", "last_lines"),
         ('{"answer": "1 2\\n3 4"}', "json"),
+        ("<answer>\n1 2\n3 4\n</answer>", "tag"),
+        ("\\boxed{\n1 2\n3 4\n}", "boxed"),
+        ("The final answer is as follows:\n\n1 2\n3 4", "phrase"),
+        ("Answer:\nHere is the solution:\n\n```\n1 2\n3 4\n```\nDone.", "label"),
+        ("Answer: Here it is:\n1 2  \n3 4\n \t\nThat is all\nof it.", "label"),
+        ("Answer:\n  ~~~\n  1 2\n  3 4\n  ~~~", "label"),
+        ("Here it is:\n```\n1 2\n3 4\n```\n\nEvery row\nis right.", "last_lines"),
+        ("Here it is:\n1 2\n3 4\n\nEvery row is right.", "last_lines"),
+        ("Answer:\n1 2\n3 4\n\nFinal Answer: see the grid above.", "label"),
     ],
 )
 def test_an_answer_with_lines_is_read_whole_wherever_it_begins(reply, rule):
