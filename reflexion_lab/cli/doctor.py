@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from reflexion_lab.cli import place
 from reflexion_lab.cli.sheets import say_json
 from reflexion_lab.records import Task
-from reflexion_lab.tasks.evaluators.unit_tests import run_tests
 
 if TYPE_CHECKING:
     from reflexion_lab.tasks.sandbox.attacks import Attack, Verdict
@@ -103,6 +102,8 @@ def check_evaluator(place: Path, as_json: bool = False) -> int:
 
 def canonical_passes(sandbox: Sandbox, task: Task) -> bool:
     """Whether the task's own solution passes its own hidden tests."""
+    from reflexion_lab.tasks.evaluators.unit_tests import run_tests
+
     return run_tests(sandbox, task, task.canonical_program, task.hidden_tests).passed
 
 

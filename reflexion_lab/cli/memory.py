@@ -17,8 +17,7 @@ from msgspec.structs import asdict
 
 from reflexion_lab.analysis.report import cells
 from reflexion_lab.analysis.stats.intervals import Rate
-from reflexion_lab.cli import memory_history, memory_import, place
-from reflexion_lab.cli.memory_import import problems, records_of
+from reflexion_lab.cli import memory_history, place
 from reflexion_lab.cli.sheets import episode_table, say, say_json, sheet, when
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.io.terminal import columns
@@ -108,6 +107,8 @@ def _add(group: place.Commands, name: str, run: Any, description: str) -> argpar
 
 
 def validate(options: argparse.Namespace) -> int:
+    from reflexion_lab.cli.memory_import import problems
+
     total = 0
     for path in options.paths:
         count = 0
@@ -215,6 +216,7 @@ def patterns(options: argparse.Namespace) -> None:
 
 def analyze(options: argparse.Namespace) -> None:
     from reflexion_lab.analysis.learning.transitions import learning_of
+    from reflexion_lab.cli.memory_import import records_of
 
     if options.runs or options.last:
         records = [record for folder in place.chosen(options) for record in records_of(folder, {})]
@@ -274,6 +276,8 @@ def _listed(counts: Mapping[str, int]) -> str:
 
 
 def import_files(options: argparse.Namespace) -> None:
+    from reflexion_lab.cli import memory_import
+
     with place.kept_at(options.store, new=True) as store:
         imported = memory_import.import_records(store, options.files)
     for note in imported.notes:

@@ -6,13 +6,15 @@ import re
 import sys
 
 import pytest
-from inspect_ai.log import read_eval_log
+from inspect_ai.log import read_eval_log, write_eval_log
 from inspect_ai.scorer import SampleScore, stderr
 from msgspec.structs import replace
 
+from reflexion_lab.analysis.comparison.inspect_logs import load_logs
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.summary import summary
 from reflexion_lab.cli.main import main
+from reflexion_lab.errors import DataError
 from reflexion_lab.records import Critique, Message, Step, Usage
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.studies.export import atif, inspect_log
@@ -92,9 +94,18 @@ def test_exported_logs_compare_as_their_runs(write_run, tmp_path, capsys):
     tables = []
     for paths in (sorted(runs.iterdir()), sorted((tmp_path / "out").glob("*.eval"))):
         assert main(["compare", *map(str, paths), "--csv", str(tmp_path / "t.csv")]) == 0
-        line = lines_of(tmp_path / "t.csv")["words", "pass_at_1", "as_run"]
-        tables.append([line[name] for name in ("value", "low", "high", "n", "wins", "losses") if name in line])
-    assert tables[0] == tables[1] and len(tables[0]) >= 4
+        tables.append({key: line for key, line in lines_of(tmp_path / "t.csv").items() if key[2]})
+    assert tables[0] == tables[1] and ("words", "pass_at_1", "equal_tokens") in tables[0]
+    first = str(paths[-1])
+    assert main(["compare", first, first]) == 2
+    assert "task a at seed 8 of words in both" in capsys.readouterr().err
+    (log := read_eval_log(first)).eval.model = "other"
+    write_eval_log(log, str(tmp_path / "other.eval"))
+    assert [arm.label for arm in load_logs([first, str(tmp_path / "other.eval")])] == ["words scripted", "words other"]
+    log.samples[0].scores["judge"].value = "I" if log.samples[0].scores["judge"].value == "C" else "C"
+    write_eval_log(log, str(tmp_path / "other.eval"))
+    with pytest.raises(DataError, match="expected equal verdicts"):
+        load_logs([str(tmp_path / "other.eval")])
 
 
 def test_tasks_without_a_verdict_are_neither_right_nor_wrong(write_run, tmp_path):

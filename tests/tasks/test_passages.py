@@ -139,21 +139,20 @@ def test_no_reply_takes_its_answer_out_of_the_rate(reply):
         assert check.outcome == "fail"
 
 
-def test_the_experiment_plays_rows_as_those_of_hotpotqa(tmp_path, capsys):
+def rows_of(folder, n=6):
+    path = folder / "rows.jsonl"
     rows = [
-        {
-            "_id": f"q{n}",
-            "question": f"Who wrote suite {n}?",
-            "answer": f"Vik {n}",
-            "context": PASSAGES,
-            "type": "bridge",
-        }
-        for n in range(6)
+        {"_id": f"q{i}", "question": f"Who wrote suite {i}?", "answer": f"Vik {i}", "context": PASSAGES}
+        for i in range(n)
     ]
-    rows.append({"_id": "q6", "question": "Who has no passages?", "answer": "Nobody"})
-    path = tmp_path / "rows.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    given = ("experiment=hotpotqa", f"benchmark={path}", "model=simulated", "tracker=none")
+    return "experiment=hotpotqa", f"benchmark={path}", "tracker=none"
+
+
+def test_the_experiment_plays_rows_as_those_of_hotpotqa(tmp_path, capsys):
+    given = (*rows_of(tmp_path), "model=simulated")
+    with (tmp_path / "rows.jsonl").open("a") as file:
+        file.write(json.dumps({"_id": "q6", "question": "Who has no passages?", "answer": "Nobody"}) + "\n")
     with pytest.raises(ConfigError, match=r"environment: got Passages and 1 task without passages, such as q6"):
         rl.run(*given, run_root=tmp_path, quiet=True)
     result = rl.run(*given, "benchmark.keep_failing=true", run_root=tmp_path, quiet=True)
@@ -168,24 +167,11 @@ def test_the_experiment_plays_rows_as_those_of_hotpotqa(tmp_path, capsys):
 
 @pytest.mark.parametrize(("reply", "warns"), [("I look for it.", True), (turn("Finish[Oslo]"), False)])
 def test_plays_whose_replies_have_no_action_are_named_first(tmp_path, capsys, reply, warns):
-    path = tmp_path / "rows.jsonl"
-    path.write_text(json.dumps({"_id": "q", "question": "Who?", "answer": "Vik", "context": PASSAGES}) + "\n")
-    model = scripted(tmp_path, reply=reply)
-    given = ("experiment=hotpotqa", f"benchmark={path}", "reflector=none", "loop.max_attempts=2", "tracker=none")
-    result = rl.run(*given, *model, run_root=tmp_path, quiet=True)
+    given = (*rows_of(tmp_path, 1), "reflector=none", "loop.max_attempts=2", *scripted(tmp_path, reply=reply))
+    result = rl.run(*given, run_root=tmp_path, quiet=True)
     assert main(["show", str(result.folder.path)]) == 0
     first = capsys.readouterr().out.split("\n")[0]
     assert first.startswith("NO ACTION: 6 of 6 turns" if warns else "UPPER BOUND")
-
-
-def rows_of(folder, n=6):
-    path = folder / "rows.jsonl"
-    rows = [
-        {"_id": f"q{i}", "question": f"Who wrote suite {i}?", "answer": f"Vik {i}", "context": PASSAGES}
-        for i in range(n)
-    ]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return "experiment=hotpotqa", f"benchmark={path}", "tracker=none"
 
 
 def test_plays_agree_by_their_answers_and_a_single_one_has_no_verdict(tmp_path):

@@ -80,6 +80,14 @@ def save_cases(path: Path, arms: Sequence[Arm]) -> Path:
     return path
 
 
+def rows_of(log: Log) -> dict[str, list[dict[str, str]]]:
+    """By task, the rows of a graded run's attempts, as `arms_of` takes them."""
+    rows: dict[str, list[dict[str, str]]] = {}
+    for line in _lines(_Key(log.arm, log.manifest.seed, None), log, log):
+        rows.setdefault(str(line["task"]), []).append({name: str(value) for name, value in line.items()})
+    return rows
+
+
 def load_cases(path: Path | str) -> list[Arm]:
     """The arms of a `cases.csv`, or `cases.csv.gz`, in order of appearance, as `compare` takes them.
 

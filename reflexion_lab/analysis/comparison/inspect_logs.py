@@ -24,6 +24,7 @@ from reflexion_lab.analysis.comparison.cases import COLUMNS, arms_of
 from reflexion_lab.errors import ConfigError, DataError
 from reflexion_lab.io.files import check, content
 from reflexion_lab.io.terminal_text import plain, visible
+from reflexion_lab.records import UNKNOWN
 
 if TYPE_CHECKING:
     from inspect_ai.log import EvalLog, EvalSample
@@ -90,22 +91,67 @@ def verdict(path: Path | str, sample: EvalSample, name: str) -> tuple[bool | Non
 
 
 def load_logs(paths: Sequence[str], score: str = "") -> list[Arm]:
-    """The logs as arms: those that the lab exported by arm and seed; others one each, named by model, or by file.
+    """The logs as arms: those that the lab exported by arm and settings, with all attempts; others one each, named by
+    model, or by file.
 
     Raises ConfigError, DataError: as `read_log` and `verdict`; several scores, none of which is `score`; samples are
-    missing.
+    missing; two logs of an arm have a seed.
     """
     logs = [read_log(path) for path in paths]
     models = [log.eval.model for log in logs]
     labels = models if len({*models}) == len(logs) else paths
-    lines = (_lines(path, log, label, score) for path, log, label in zip(paths, logs, labels, strict=True))
-    return arms_of(", ".join(paths), [*chain.from_iterable(lines)])
+    lines, known = list[dict[str, str]](), dict[tuple[str, str, str, str], str]()
+    for path, log, label in zip(paths, logs, _labels(paths, logs, labels), strict=True):
+        for row in _lines(path, log, label, score):
+            case = row["arm"], row["seed"], row["task"], row["attempt"]
+            if case in known:
+                got = f"task {row['task']} at seed {row['seed']} of {row['arm']} in both"
+                raise DataError(f"{known[case]} and {path}", got, "one log for each arm and seed")
+            known[case] = path
+            lines.append(row)
+    columns = dict.fromkeys(chain.from_iterable(lines), "")
+    return arms_of(", ".join(paths), [columns | row for row in lines])
+
+
+def _own(log: EvalLog) -> dict[str, Any]:
+    """What the lab's export says of its run; {} of other logs."""
+    of_lab = (log.eval.metadata or {}).get(OWN)
+    return of_lab if isinstance(of_lab, dict) else {}
+
+
+def _labels(paths: Sequence[str], logs: Sequence[EvalLog], others: Sequence[str]) -> list[str]:
+    """Names of the arms of exported runs, where those of one name differ in settings or model with the model, or the
+    file; `others`: names of other logs.
+    """
+    owns = map(_own, logs)
+    kinds = [(own.get("arm"), own.get("settings"), log.eval.model) for own, log in zip(owns, logs, strict=True)]
+    labels = list[str]()
+    for kind, other in zip(kinds, others, strict=True):
+        alike = {each for each in kinds if each[0] == kind[0]}
+        is_by_model = len({each[2] for each in alike}) == len(alike)
+        end = "" if len(alike) == 1 else kind[2] if is_by_model else Path(paths[kinds.index(kind)]).stem
+        labels.append(plain(f"{kind[0]} {end}".rstrip()) if kind[0] else other)
+    return labels
+
+
+def _rows(path: str, sample: EvalSample) -> list[dict[str, str]]:
+    """The attempts of a task that the lab exported. Raises DataError: they have another verdict than its score."""
+    rows: list[dict[str, Any]] = sample.metadata.get("cases") or []
+    passed, _ = verdict(path, sample, JUDGE)
+    number = str(sample.metadata.get("submitted"))
+    judged = [(row.get("hidden"), row.get("hidden_outcome")) for row in rows if row.get("attempt") == number]
+    if len(judged) != 1 or (passed is not None and judged[0][0] != str(int(passed))):
+        got = f"score {passed}, attempt {number} with {judged}"
+        raise DataError(f"{path}, sample {sample.id}", got, "equal verdicts, as `reflexion-lab export` writes them")
+    is_void = passed is None and sample.metadata.get("split") != "train" and judged[0][1] not in UNKNOWN
+    end = {"hidden": "0", "hidden_outcome": "harness_error"} if is_void else {}  # invalidated since the export
+    blank = dict.fromkeys(COLUMNS, "")
+    return [blank | {name: visible(str(value), kept="") for name, value in row.items()} | end for row in rows]
 
 
 def _lines(path: str, log: EvalLog, label: str, wanted: str) -> Iterator[dict[str, str]]:
     """Rows of a file of cases."""
-    of_lab = (log.eval.metadata or {}).get(OWN)
-    own: dict[str, Any] = of_lab if isinstance(of_lab, dict) else {}
+    own = _own(log)
     of, names, samples = log.eval, score_names(log), log.samples or []
     name = wanted or (JUDGE if own or len(names) != 1 else names[0])
     if name not in names:
@@ -115,7 +161,9 @@ def _lines(path: str, log: EvalLog, label: str, wanted: str) -> Iterator[dict[st
     n = (log.results.total_samples if log.results else 0) or tasks * (of.config.epochs or 1)
     if (known := len({(sample.id, sample.epoch) for sample in samples})) < max(n, len(samples)):
         raise DataError(path, f"{known} of {n} samples, status {log.status}", "each of them once", "finish it first")
-    samples = [sample for sample in samples if not own or sample.metadata.get("split") != "train"]
+    if own and name == JUDGE:
+        yield from (row | {"arm": label} for sample in samples for row in _rows(path, sample))
+        return
     inputs = repr(sorted({(str(sample.id), repr(sample.input)) for sample in samples})).encode(errors="replace")
     digest, counts = hashlib.sha256(inputs).hexdigest(), Counter(sample.epoch for sample in samples)
     run = dict.fromkeys(COLUMNS, "") | dict.fromkeys(NO_CELLS, "0") | {

@@ -29,6 +29,7 @@ from reflexion_lab.records import BY_MODEL, OUTCOMES, SAMPLED, Reflection, Traje
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.runner.folder.manifest import changes, resumed
 from reflexion_lab.runner.silence import silence
+from reflexion_lab.text.shorten import number_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -69,7 +70,7 @@ def show(run: RunFolder, console: Console, all_tasks: bool = False, log: Log | N
     before = [
         _tasks(log, all_tasks),
         *_convergence(log, figures),
-        *_releases(log),
+        *_releases(log.headline),
         *_feedback(figures),
         *_reflections(figures),
     ]
@@ -277,9 +278,10 @@ def _releases(log: Log) -> Iterator[Sheet]:
     quarter = {
         task_id: f"{result.released[:4]}-Q{(int(result.released[5:7]) + 2) // 3}"
         for task_id, result in log.results.items()
-        if result.released and task_id not in log.no_verdict
+        if result.released
     }
-    cases = [(each, quarter[each], grade.passed) for each, (_, grade) in log.submitted.items() if each in quarter]
+    judged = {task_id: grade.passed for task_id, (_, grade) in log.submitted.items() if task_id not in log.no_verdict}
+    cases = [(task_id, quarter[task_id], passed) for task_id, passed in judged.items() if task_id in quarter]
 
     def rate(is_of: Callable[[str], bool]) -> Rate:
         return bootstrap.rate(((each, passed) for each, when, passed in cases if is_of(when)), log.clusters)
@@ -293,7 +295,9 @@ def _releases(log: Log) -> Iterator[Sheet]:
         "in it or\nlater": lambda row: str(row[2].n),
         "% \n[95 %]": lambda row: cells.estimate(row[2]),
     }
-    caption = "A model may have read what was released before its cut-off: take the row of its date."
+    caption = "A model may have read what was released before its cut-off: take the first quarter after it."
+    if without := len(judged) - len(cases):
+        caption += f" {number_of(without, 'task')} without a date."
     if sides:
         yield Sheet.of("Solved by quarter of release, with n", sides, columns, caption)
 

@@ -17,7 +17,7 @@ import msgspec
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.io import files
 from reflexion_lab.records import Evaluation, Message, Usage
-from reflexion_lab.studies.export.turns import is_in_dollars, models, turns, verdict
+from reflexion_lab.studies.export.turns import is_in_dollars, models, spent_on, turns, verdict
 
 
 def save(folder: Path, log: Log) -> list[Path]:
@@ -35,7 +35,7 @@ def save(folder: Path, log: Log) -> list[Path]:
 def trajectory(log: Log, task_id: str) -> dict[str, Any]:
     """The trajectory of a task as JSON values."""
     of, is_priced, steps = log.manifest, is_in_dollars(log), list(_steps(log, task_id))
-    spent = sum((usage for attempt in log.attempts[task_id] for usage in attempt.usage.values()), Usage())
+    spent = sum((usage for usages in spent_on(log, task_id) for usage in usages.values()), Usage())
     totals = {f"total_{name}": value for name, value in _metrics(spent, is_priced).items()}
     agent = {"name": "reflexion_lab", "version": of.package_versions.get("reflexion_lab", "unknown"),
              "model_name": models(log)["actor"], "extra": {"arm": log.arm, "seed": of.seed}}  # fmt: skip

@@ -5,6 +5,7 @@ Hidden tests are in no log. Times of single events are not recorded: the seconds
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,6 +15,7 @@ from zlib import crc32
 from inspect_ai import event, model, scorer, tool
 from inspect_ai import log as logs
 
+from reflexion_lab.analysis.comparison.cases import rows_of
 from reflexion_lab.analysis.comparison.inspect_logs import JUDGE, OWN
 from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.stats.bootstrap import linearised
@@ -22,7 +24,8 @@ from reflexion_lab.analysis.summary import summary
 from reflexion_lab.loop.selection import submitted_at
 from reflexion_lab.records import Attempt, Evaluation, Usage
 from reflexion_lab.records.attempt import identity
-from reflexion_lab.studies.export.turns import Call, is_in_dollars, models, turns, verdict
+from reflexion_lab.runner.folder.manifest import is_seeded, settings
+from reflexion_lab.studies.export.turns import Call, is_in_dollars, models, spent_on, turns, verdict
 from reflexion_lab.studies.tracking.run_view import is_complete, params
 
 STOPS: dict[str, Any] = {"stop": "stop", "length": "max_tokens", "context_overflow": "model_length",
@@ -38,7 +41,9 @@ def save(path: Path, log: Log) -> Path:
     """Write the log of a run to `path` (.eval or .json); returns it. That of an unfinished run is `cancelled`, and
     without results.
     """
-    transcripts, is_done = [_Transcript(log, task_id) for task_id in log.attempts], is_complete(log)
+    is_done = is_complete(log)
+    rows = rows_of(log) if is_done else {}
+    transcripts = [_Transcript(log, task_id, rows.get(task_id, [])) for task_id in log.attempts]
     end = _start(log) + timedelta(seconds=sum(attempt.seconds for attempt in log.every))
     n, ended = log.manifest.n_expected, len(log.attempts) - len(log.unscored)
     document = logs.EvalLog(
@@ -60,6 +65,8 @@ def _start(log: Log) -> datetime:
 def _spec(log: Log, names: dict[str, str]) -> logs.EvalSpec:
     of, ids = log.manifest, [identity(task_id) for task_id in log.attempts]
     own = {"arm": log.arm, "resumptions": len(log.resumptions), "deviations": list(log.deviations)}
+    measured = sorted((key, repr(value)) for key, value in settings(of.config).items() if not is_seeded(key))
+    own["settings"] = hashlib.sha256(repr(measured).encode(errors="replace")).hexdigest()[:16]
     tasks = list(dict.fromkeys(base for base, _ in ids))
     return logs.EvalSpec(
         eval_id=of.run_id, run_id=of.run_id, created=_start(log).isoformat(), task=of.benchmark, solver=log.arm,
@@ -116,7 +123,8 @@ def _message(role: str, text: str) -> Any:
 class _Transcript:
     """Messages and events of one task."""
 
-    def __init__(self, log: Log, task_id: str) -> None:
+    def __init__(self, log: Log, task_id: str, rows: list[dict[str, str]]) -> None:
+        self.rows = rows
         self.log, self.task_id, self.names, self.is_priced = log, task_id, models(log), is_in_dollars(log)
         self.start, self.seconds, self.span = _start(log), 0.0, ""
         self.messages, self.prompt = list[model.ChatMessage](), list[model.ChatMessage]()
@@ -129,7 +137,8 @@ class _Transcript:
         attempts, roles = log.attempts[self.task_id], dict[str, Usage]()
         for attempt in attempts:
             self._attempt(attempt)
-            roles |= {role: roles.get(role, Usage()) + usage for role, usage in attempt.usage.items()}
+        for usages in spent_on(log, self.task_id):
+            roles |= {role: roles.get(role, Usage()) + usage for role, usage in usages.items()}
         by_role, by_model = _spent(log, roles)
         submitted, is_broken = submitted_at(attempts), self.task_id in log.unscored
         score = None if is_broken or result.split == "train" else self._score(submitted)
@@ -139,7 +148,7 @@ class _Transcript:
         limit = logs.EvalSampleLimit(type="custom", limit=len(attempts), reason=result.stop_reason)
         facts = {
             "cluster": log.clusters.get(self.task_id, self.task_id), "split": result.split, "attempts": len(attempts),
-            "submitted": submitted.number, "stop_reason": result.stop_reason,
+            "submitted": submitted.number, "stop_reason": result.stop_reason, "cases": self.rows,
         }  # fmt: skip
         return logs.EvalSample(
             id=base, epoch=epoch, input=self.prompt or base, metadata=facts,

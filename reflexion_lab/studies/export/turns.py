@@ -44,7 +44,7 @@ def turns(attempt: Attempt) -> Iterator[Call | Evaluation]:
     for number, step in enumerate(steps):
         reply, seen = step.reply or step.program or step.action, step.error or step.observation
         thought = "" if step.thought in reply else step.thought
-        is_act = work.extraction in ("play", "finish") and step.action
+        is_act = step.action and (work.strategy == "play" or work.extraction in ("play", "finish"))
         tool, arguments = ("act", {"action": step.action}) if is_act else (step.action, {})
         reason = work.finish_reason if reply == final else ""
         judged = number == submitted
@@ -56,6 +56,13 @@ def turns(attempt: Attempt) -> Iterator[Call | Evaluation]:
     if words and (words.text or any(words.texts)):
         text = words.text or "\n".join(f"{label}: {statement}" for label, statement in words.statements)
         yield Call("reflector", (), text, words.usage)
+
+
+def spent_on(log: Log, task_id: str) -> Iterator[Mapping[str, Usage]]:
+    """Usage by role of the attempts at a task, of the tests written for it, and of the curator after it."""
+    yield from (attempt.usage for attempt in log.attempts[task_id])
+    yield from ({"suite_writer": written.usage} for written in [log.written.get(task_id)] if written)
+    yield from ({"curator": update.usage} for update in log.updates if update.task_ids[-1] == task_id)
 
 
 def verdict(log: Log, task_id: str) -> bool | None:

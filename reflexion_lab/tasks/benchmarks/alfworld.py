@@ -12,7 +12,7 @@ from typing import Literal
 from reflexion_lab.errors import ConfigError, DataError
 from reflexion_lab.limits import Positive, validated
 from reflexion_lab.records import Task
-from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
+from reflexion_lab.tasks.benchmarks.benchmark import LOCAL_PATH, Benchmark
 from reflexion_lab.tasks.environments.alfworld import HOW, played, server
 from reflexion_lab.tasks.environments.replay import SUCCESS
 from reflexion_lab.tasks.environments.server import Server
@@ -70,7 +70,7 @@ def _task(own: Server, folder: Path, path: Path, kind: str, content: bytes) -> T
         prompt=beginning,
         entry_point="",
         kind="actions",
-        data={"game": str(path), "sha256": hashlib.sha256(content).hexdigest()},
+        data={LOCAL_PATH: str(path), "sha256": hashlib.sha256(content).hexdigest()},
         visible_tests=(SUCCESS,),
         hidden_tests=(SUCCESS,),
         canonical_solution="\n".join(walkthrough),

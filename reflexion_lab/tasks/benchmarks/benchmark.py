@@ -150,6 +150,8 @@ def draw(seed: int, purpose: str, name: str) -> str:
     return hashlib.sha256(f"{seed}:{purpose}:{name}".encode(errors="surrogatepass")).hexdigest()
 
 
+LOCAL_PATH = "local_path"
+"""Key of `Task.data` for a file of this machine, whose content another key digests."""
 _LATER = {"initial_code": "", "base_tests": 0, "kind": "function", "data": {}, "requires": (), "released": ""}
 """Fields that most tasks lack, with what they have then, in no digest: digests of before stay."""
 
@@ -160,6 +162,7 @@ def _digest(tasks: Sequence[Task]) -> str:
     for number, task in enumerate(tasks):
         row = msgspec.to_builtins(task)
         del row["cluster"], row["repetition"]  # they change no result of a task
+        row["data"].pop(LOCAL_PATH, None)
         for name, usual in _LATER.items():
             if row[name] == usual:
                 del row[name]

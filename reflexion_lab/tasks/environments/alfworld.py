@@ -23,7 +23,7 @@ class ALFWorld:
     `seconds`: for one action.
     """
 
-    needs, help = "game", ""
+    needs, help = "local_path", ""
 
     @validated
     def __init__(self, max_steps: Positive = 49, seconds: Above0 = 60.0) -> None:
@@ -33,7 +33,7 @@ class ALFWorld:
 
     def start(self, task: Task) -> Play:
         """Raises HarnessError: the file of the game is not there, or is another one."""
-        path = Path(str(task.data.get("game")))
+        path = Path(str(task.data.get("local_path")))
         if not path.is_file():
             raise HarnessError(f"{task.task_id}: {path}, no such file, expected the game of its task")
         if hashlib.sha256(path.read_bytes()).hexdigest() != task.data.get("sha256"):

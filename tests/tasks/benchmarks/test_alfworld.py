@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+import shutil
 
 import pytest
 
@@ -67,8 +68,10 @@ def test_solvable_games_become_tasks_as_the_own_loader_chooses_them(installed, t
     assert task.prompt == "You are in a room. Your task is to: put a mug on the desk"
     assert (task.kind, task.cluster, task.hidden_tests) == ("actions", "pick_and_place_simple", ("success",))
     assert task.canonical_solution == "go to desk 1\nput mug 1 in/on desk 1"
-    assert task.data == {"game": str(path), "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
+    assert task.data == {"local_path": str(path), "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
     assert len(games.alfworld(str(tmp_path), n=1)) == 1
+    shutil.copytree(tmp_path / "json_2.1.1", tmp_path / "copy" / "json_2.1.1")
+    assert games.alfworld(str(tmp_path / "copy")).digest == benchmark.digest
     assert games.alfworld(str(tmp_path), part="train").name == "alfworld-train"
 
 
