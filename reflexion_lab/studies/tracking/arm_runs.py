@@ -181,7 +181,7 @@ OF_DIFFERENCES = {"_n": "n", "_p": "p", "_p_tasks": "p_tasks", "_p_holm": "p_hol
 
 def metrics(row: Row, curve: Curve) -> list[Metric]:
     """The lines of an arm, and its curve; an upper bound is named so."""
-    figures = {name: value for line in row.lines for name, value in numbers(line, row).items()}
+    figures = {name: value for line in row.lines for name, value in numbers(line).items()}
     fields = {
         f"curve/{row.metric}": "pass_at_1",
         f"curve/{row.metric}_low": "low",
@@ -191,12 +191,12 @@ def metrics(row: Row, curve: Curve) -> list[Metric]:
     return [Metric(*item) for item in figures.items()] + curves(curve.points, fields)
 
 
-def numbers(line: Line, row: Row) -> dict[str, float]:
-    """Metrics of a line: no difference whose budget could not be matched, and no p-value of an upper bound."""
+def numbers(line: Line) -> dict[str, float]:
+    """Metrics of a line: no difference whose budget could not be matched, and no p-value where there is no test."""
     if line.matched is False:
         return {}
     key = "_".join((f"final/{line.metric}", *[line.budget] * bool(line.budget)))
-    further = OF_DIFFERENCES if line.budget and not row.of.is_upper_bound else {}
+    further = OF_DIFFERENCES if getattr(line, "p_holm", None) is not None else {}
     fields = {"": "value", "_low": "low", "_high": "high", **further}
     values = {f"{key}{end}": line.cells.get(field) for end, field in fields.items()}
     return {name: float(value) for name, value in values.items() if value is not None}
