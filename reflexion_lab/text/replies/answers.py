@@ -184,9 +184,11 @@ def _marked(text: str, is_number: bool, has_lines: bool) -> tuple[str, str]:
 
 
 def _block(text: str, which: int) -> str:
-    """The block of several lines, the first (0) or the last (-1): a fenced one, else a paragraph; "" without one."""
+    """The block of several lines, the first (0) or the last (-1): a fenced one, else a paragraph, in which a line may
+    hold blanks alone; "" without one.
+    """
     blocks = [match[2] for match in _FENCED.finditer(text)]
-    paragraphs = (_INTRODUCTION.sub("", part.strip("\n")) for part in _BLANK.split(text)) if not blocks else ()
+    paragraphs = (_INTRODUCTION.sub("", part.strip("\n")) for part in text.split("\n\n")) if not blocks else ()
     blocks = blocks or [part for part in paragraphs if "\n" in part.strip()]
     return dedent("\n".join(line.rstrip() for line in blocks[which].split("\n"))) if blocks else ""
 

@@ -76,7 +76,7 @@ def test_other_answers_keep_their_words_and_lines(reply, answer, rule):
         ("\\boxed{\n1 2\n3 4\n}", "boxed"),
         ("The final answer is as follows:\n\n1 2\n3 4", "phrase"),
         ("Answer:\nHere is the solution:\n\n```\n1 2\n3 4\n```\nDone.", "label"),
-        ("Answer: Here it is:\n1 2  \n3 4\n \t\nThat is all\nof it.", "label"),
+        ("Answer: Here it is:\n1 2  \n3 4\n\nThat is all\nof it.", "label"),
         ("Answer:\n  ~~~\n  1 2\n  3 4\n  ~~~", "label"),
         ("Here it is:\n```\n1 2\n3 4\n```\n\nEvery row\nis right.", "last_lines"),
         ("Here it is:\n1 2\n3 4\n\nEvery row is right.", "last_lines"),
