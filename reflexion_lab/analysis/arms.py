@@ -101,7 +101,7 @@ class Arm:
     def calls(self) -> str:
         """Digest of every prompt and reply of its actor, by case and attempt; "" if texts were not stored."""
         calls = [
-            (case, [([message.content for message in t.messages], t.reply, [step.reply for step in t.steps])
+            (case, [([message.content for message in t.messages], t.reply, *(step.reply for step in t.steps))
                     for t in (attempt.trajectory for attempt in attempts)])
             for case, attempts in sorted(self.attempts.items())
         ]  # fmt: skip

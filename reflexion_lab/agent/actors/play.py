@@ -29,10 +29,7 @@ from reflexion_lab.text.prompts.render import Prompts, max_prompt_tokens
 from reflexion_lab.text.replies.extract import without_thoughts, without_tokens
 from reflexion_lab.text.shorten import cut, estimated
 
-ACTION = re.compile(
-    r"^[\s*_#>-]*action(?:[ \t]+\d+)?[*_ \t]*:[*_ \t]*(?:\n(?!\W*(?:observation|thought)\b))?[ \t]*(\S.*)$",
-    re.IGNORECASE | re.MULTILINE,
-)
+ACTION = re.compile(r"^[\s*_#>-]*action(?:[ \t]+\d+)?[*_ \t]*:[*_ \t]*(\S.*)$", re.IGNORECASE | re.MULTILINE)
 INLINE = re.compile(r"\baction[ ]?:[*_ \t]*(\S.*)$", re.IGNORECASE | re.MULTILINE)
 """An action behind its thought, on one line."""
 THOUGHT = re.compile(r"^[\s*_#>-]*thought(?:[ \t]+\d+)?[*_ \t]*:[*_ \t]*", re.IGNORECASE)
@@ -40,7 +37,7 @@ OBSERVATION = re.compile(r"^[\s*_#>-]*observation(?:[ \t]+\d+)?[*_ \t]*:", re.IG
 """Where a reply invents what the environment shows."""
 CALL = re.compile(r"^[ \t>`*-]*[A-Za-z]+\[[^\n]*\][ \t.`*]*$", re.MULTILINE)
 """An action with a value, alone on a line."""
-INVENTED = re.compile(r"\s+\W{0,3}observation(?: \d+)?\W{0,2}:.*", re.IGNORECASE | re.DOTALL)
+INVENTED = re.compile(r"\s[*_]{0,3}(?:Observation|OBSERVATION)(?: \d+)?[*_]{0,3}:.*")
 ACTION_CHARS = 1000
 REPEATS = 3
 """The same action with the same observation so many times ends a play, as in the paper of Reflexion."""

@@ -129,7 +129,9 @@ def _labels(paths: Sequence[str], logs: Sequence[EvalLog], others: Sequence[str]
     for kind, other in zip(kinds, others, strict=True):
         alike = {each for each in kinds if each[0] == kind[0]}
         is_by_model = len({each[2] for each in alike}) == len(alike)
-        end = "" if len(alike) == 1 else kind[2] if is_by_model else Path(paths[kinds.index(kind)]).stem
+        path = paths[kinds.index(kind)]
+        file = Path(path).stem if len({Path(each).stem for each in paths}) == len({*paths}) else path
+        end = "" if len(alike) == 1 else kind[2] if is_by_model else file
         labels.append(plain(f"{kind[0]} {end}".rstrip()) if kind[0] else other)
     return labels
 
@@ -140,6 +142,9 @@ def _rows(path: str, sample: EvalSample) -> list[dict[str, str]]:
     passed, _ = verdict(path, sample, JUDGE)
     number = str(sample.metadata.get("submitted"))
     judged = [(row.get("hidden"), row.get("hidden_outcome")) for row in rows if row.get("attempt") == number]
+    if not judged:
+        hint = "export it again, after its run has finished"
+        raise DataError(f"{path}, sample {sample.id}", "no attempts in its metadata", "those of a run", hint)
     if len(judged) != 1 or (passed is not None and judged[0][0] != str(int(passed))):
         got = f"score {passed}, attempt {number} with {judged}"
         raise DataError(f"{path}, sample {sample.id}", got, "equal verdicts, as `reflexion-lab export` writes them")
@@ -164,10 +169,11 @@ def _lines(path: str, log: EvalLog, label: str, wanted: str) -> Iterator[dict[st
     if own and name == JUDGE:
         yield from (row | {"arm": label} for sample in samples for row in _rows(path, sample))
         return
+    samples = [sample for sample in samples if not own or sample.metadata.get("split") != "train"]
     inputs = repr(sorted({(str(sample.id), repr(sample.input)) for sample in samples})).encode(errors="replace")
     digest, counts = hashlib.sha256(inputs).hexdigest(), Counter(sample.epoch for sample in samples)
     run = dict.fromkeys(COLUMNS, "") | dict.fromkeys(NO_CELLS, "0") | {
-        "arm": plain(str(own.get("arm", label))), "benchmark": plain(of.dataset.name or of.task), "max_attempts": "1",
+        "arm": plain(label), "benchmark": plain(of.dataset.name or of.task), "max_attempts": "1",
         "digest": str(own.get("benchmark_digest", digest)), "tasks_digest": str(own.get("tasks_digest", digest)),
         "feedback_source": plain(str(own.get("feedback_source", "none"))), "feedback_outcome": "no_tests",
         "upper_bound": str(int(own.get("is_upper_bound") is True)), "prices": "{}", "attempt": "1", "program": "1",

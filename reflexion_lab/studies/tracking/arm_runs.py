@@ -196,7 +196,7 @@ def numbers(line: Line) -> dict[str, float]:
     if line.matched is False:
         return {}
     key = "_".join((f"final/{line.metric}", *[line.budget] * bool(line.budget)))
-    further = OF_DIFFERENCES if getattr(line, "p_holm", None) is not None else {}
+    further = OF_DIFFERENCES if line.budget and getattr(line, "p_holm", 0) is not None else {}
     fields = {"": "value", "_low": "low", "_high": "high", **further}
     values = {f"{key}{end}": line.cells.get(field) for end, field in fields.items()}
     return {name: float(value) for name, value in values.items() if value is not None}

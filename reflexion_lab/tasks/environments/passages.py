@@ -66,7 +66,8 @@ class Reading:
         pass
 
     def _search(self, title: str) -> str:
-        self._words, words = "", _words(title)
+        self._words, self._results, self._n_seen = "", [], 0
+        words = _words(title)
         same = [each for each in self._passages if _plain(each[0]) == _plain(title)]
         if same := same or [each for each in self._passages if words and _words(each[0]) == words]:
             self._sentences = same[0][1]

@@ -102,7 +102,7 @@ def replayed(environment: Environment, task: Task, solution: str, goals: Sequenc
 def failure(solution: str) -> str:
     """Why the environment ended this play; "" if it did not."""
     _, mark, cause = solution.rpartition(FAILED)
-    return cause if mark and "\n" not in cause else ""
+    return (cause or "no reason") if mark and "\n" not in cause else ""
 
 
 def without_verdict(names: Sequence[str], why: str, seconds: float = 0.0) -> Execution:

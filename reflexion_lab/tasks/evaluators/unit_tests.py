@@ -18,7 +18,7 @@ class UnitTests:
         self.sandbox = sandbox
 
     def evaluate(self, task: Task, trajectory: Trajectory) -> Evaluation:
-        why = trajectory.finish_reason, trajectory.ended
+        why = trajectory.finish_reason, trajectory.ended * (trajectory.strategy == "play")
         return run_tests(self.sandbox, task, trajectory.solution, task.visible_tests, *why)
 
 

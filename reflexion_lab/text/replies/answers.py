@@ -19,6 +19,7 @@ from __future__ import annotations
 import re
 import string
 from collections import deque
+from collections.abc import Iterator
 from fractions import Fraction
 from textwrap import dedent
 
@@ -51,13 +52,14 @@ _MARK = re.compile(
     r"""(?P<hashes>^[ \t]*\#{4}[ \t]*(?=[-+\u2212$€£]?[ ]?[.0-9][0-9.,/ \t]*+%?[ \t.]*+$))
     |(?P<boxed>\\(?:boxed|fbox)[ ]?(?=\{))
     |(?P<label>^[ \t>#*_-]{0,12}(?:the[ ]|my[ ])?(?:final[ ]|correct[ ])?answer[*_ ]{0,4}(?:[:\uff1a][*_]{0,3}|$))
-    |(?P<tag><answer>)
     |(?P<phrase>\b(?:the|my)[ ](?:final[ ]|correct[ ])?answer[ ](?:is|was|=)(?:[ ]?:)?)""",
     re.IGNORECASE | re.MULTILINE | re.VERBOSE,
 )
-_FENCED = re.compile(r"^[ \t]*(`{3,}|~{3,})[^\n]*\n(.*?)\n[ \t]*\1", re.MULTILINE | re.DOTALL)
+_FENCED = re.compile(r"^[ \t]*(`{3,}|~{3,})([^\n]*)\n(.*?)\n[ \t]*\1", re.MULTILINE | re.DOTALL)
+_CODE = ("python", "py")
+_TAG = re.compile(r"</?answer>", re.IGNORECASE)
 _BLANK = re.compile(r"\n[ \t]*\n")
-_INTRODUCTION = re.compile(r"\A[^\n]*:[*_ \t]*\n")
+_INTRODUCTION = re.compile(r"\A[^\n]*\w [^\n]*:[*_ \t]*\n")
 _SENTENCE = re.compile(r"(?<!\bSt)(?<!\bDr)(?<!\bMr)(?<!\bMs)(?<!\bMrs)[.!?](?=\s|$)")
 _ANY_NUMBER = re.compile(rf"(?<![\w.,/]){_NUMBER}(?:/{_NUMBER})?")
 _AROUND = [*((mark, mark) for mark in ("**", "__", "`", "$$", "$", "*", "_")), ("\\(", "\\)"), ("\\[", "\\]")]
@@ -120,7 +122,7 @@ def equal(rule: str, answer: str, right: str) -> bool:
     return abs(value - known) <= TOLERANCE * (1 if known.denominator == 1 else max(Fraction(1), abs(known)))
 
 
-RULES = ("label", "tag", "boxed", "hashes", "phrase", "json", "last_number", "last_line", "last_lines", "finish")
+RULES = ("label", "boxed", "hashes", "phrase", "json", "last_number", "last_line", "last_lines", "finish")
 """Rules by which an answer was read; `finish`: the last action of a play."""
 
 
@@ -134,18 +136,18 @@ def extract_answer(reply: str, task: Task, broke_off: bool = False) -> Extractio
     r"""The answer in `reply`, and the rule by which it was read. Never raises.
 
     The last of these counts: `label` (`Answer: …`; if nothing follows in its line, the next lines up to a blank one, or
-    a block of code), `tag` (`<answer>…</answer>`), `boxed` (`\boxed{…}`, braces nested), `hashes` (`#### 42`), `phrase`
-    (`the answer is …`, the rest of the sentence). Without one: `json` (the last object with a key `answer`); and unless
-    the reply broke off at `max_tokens`, `last_number`, if `task.data["is_number"]`, else `last_line`. If
-    `task.data["has_lines"]`, as of a grid, the answer is the first block of several lines behind a mark, a block of
-    code or a paragraph, and without one the last of the reply (`last_lines`). Without an answer the rule is the reason:
-    `none`, `thinking` (it ended within `<think>`), `too_long`. Marks of emphasis and mathematics around an answer are
-    dropped, and words around a number, if the answer is one.
+    a block of code), `boxed` (`\boxed{…}`, braces nested), `hashes` (`#### 42`), `phrase` (`the answer is …`, the rest
+    of the sentence). Without one: `json` (the last object with a key `answer`); and unless the reply broke off at
+    `max_tokens`, `last_number`, if `task.data["is_number"]`, else `last_line`. If `task.data["has_lines"]`, as of a
+    grid, the answer is the first block of several lines behind a mark, a block of code or a paragraph, and without one
+    the last of the reply (`last_lines`). Without an answer the rule is the reason: `none`, `thinking` (it ended within
+    `<think>`), `too_long`. Tags `<answer>` are dropped, marks of emphasis and mathematics around an answer, and words
+    around a number, if the answer is one.
     """
     if len(reply) > REPLY_CHARS:
         return Extraction("", "too_long")
     text, thinking = without_thoughts(reply.replace("\r\n", "\n"))
-    text = without_tokens(text)
+    text = _TAG.sub("", without_tokens(text))
     is_number, has_lines = bool(task.data.get("is_number")), bool(task.data.get("has_lines"))
     unmarked_end = [] if broke_off else [_last(text, is_number, has_lines)]
     for rule, raw in (_marked(text, is_number, has_lines), _of_json(text), *unmarked_end):
@@ -164,14 +166,11 @@ def _marked(text: str, is_number: bool, has_lines: bool) -> tuple[str, str]:
     for mark in deque(_MARK.finditer(text), MARKS):
         if mark.start() >= place:  # not within the answer after another mark
             kind, at = str(mark.lastgroup), mark.end()
-            if kind == "tag":
-                place = text.find("</answer>", at) % (len(text) + 1)
-                value = text[at:place]
-            else:
-                value, place = _in_braces(text, at) if kind == "boxed" else _value(text, at)
+            value, place = _in_braces(text, at) if kind == "boxed" else _value(text, at)
             if has_lines:
-                value = _block(text[at : at + ANSWER_CHARS + 100] if kind in ("label", "phrase") else value, 0)
-                place = mark.end()
+                rest = text[at : at + ANSWER_CHARS + 100] if kind in ("label", "phrase") else value
+                block, place = next(_blocks(rest), ""), at
+                value = block.removesuffix(".") if kind == "phrase" else block or value * (not _FENCED.search(text))
             elif kind == "phrase" and (stop := _SENTENCE.search(value)):
                 value = value[: stop.start()]
             if inner := value.rfind("\\boxed{") + 1:
@@ -179,18 +178,29 @@ def _marked(text: str, is_number: bool, has_lines: bool) -> tuple[str, str]:
             value = value.rstrip().removesuffix("**") if mark[0].count("**") == 1 else value
             marked += [(kind, value)] * bool(value.strip())
     firm = [each for each in marked if each[0] != "phrase"] or marked
-    numbers = [each for each in firm if is_number and _ANY_NUMBER.search(each[1].translate(_SIGNS))]
-    return [("", ""), *(numbers or firm)][-1]
+    better = [each for each in firm if is_number and _ANY_NUMBER.search(each[1].translate(_SIGNS))]
+    better = better or [each for each in marked if has_lines and "\n" in each[1]]
+    return [("", ""), *(better or firm)][-1]
 
 
-def _block(text: str, which: int) -> str:
-    """The block of several lines, the first (0) or the last (-1): a fenced one, else a paragraph, in which a line may
-    hold blanks alone; "" without one.
+def _blocks(text: str, has_code: bool = True) -> Iterator[str]:
+    """The blocks of several lines, fenced or paragraphs, in their order; without fenced Python unless `has_code`. A
+    line of a paragraph may hold blanks alone.
     """
-    blocks = [match[2] for match in _FENCED.finditer(text)]
-    paragraphs = (_INTRODUCTION.sub("", part.strip("\n")) for part in text.split("\n\n")) if not blocks else ()
-    blocks = blocks or [part for part in paragraphs if "\n" in part.strip()]
-    return dedent("\n".join(line.rstrip() for line in blocks[which].split("\n"))) if blocks else ""
+    place, parts = 0, list[str]()
+    for fence in _FENCED.finditer(text):
+        code = [fence[3]] * (has_code or fence[2].strip() not in _CODE)
+        parts, place = [*parts, *text[place : fence.start()].split("\n\n"), *code], fence.end()
+    for part in (*parts, *text[place:].split("\n\n")):
+        block = _INTRODUCTION.sub("", part.strip("\n"))
+        if "\n" in block.strip():
+            yield dedent("\n".join(line.rstrip() for line in block.split("\n")))
+
+
+def _last_block(text: str) -> str:
+    """The last fenced block that is no Python, else the last block; without one the last paragraph."""
+    fenced = "\n\n".join(fence[0] for fence in _FENCED.finditer(text))
+    return [text.strip().rpartition("\n\n")[2], *_blocks(text), *_blocks(fenced, has_code=False)][-1]
 
 
 def _value(text: str, start: int) -> tuple[str, int]:
@@ -223,7 +233,7 @@ def _of_json(text: str) -> tuple[str, str]:
 def _last(text: str, is_number: bool, has_lines: bool) -> tuple[str, str]:
     text = text[-ANSWER_CHARS:]
     if has_lines:
-        return "last_lines", _block(text, -1) or _BLANK.split(text.strip())[-1]
+        return "last_lines", _last_block(text)
     if is_number:
         return "last_number", ["", *_ANY_NUMBER.findall(text.translate(_SIGNS))][-1]
     return "last_line", ["", *(line for line in text.split("\n") if _MARK.sub("", line).strip("`* \t"))][-1]

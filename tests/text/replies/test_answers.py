@@ -36,6 +36,7 @@ def question(is_number: bool) -> Task:
         ("Answer: about 42", "42", "label"),
         ("So the answer is 12, not 15.", "12", "phrase"),
         ("Answer: <answer>5</answer>", "5", "label"),
+        ("<answer>\n3 and 4 are 7 fruits.\n\nAnswer: 7\n</answer>", "7", "label"),
         ("Answer: " + "1" * (ANSWER_CHARS + 1), "", "too_long"),
     ],
 )
@@ -55,6 +56,7 @@ def test_a_number_is_read_from_a_reply_by_the_named_rule(reply, answer, rule):
         ("The answer is St. Louis. Yes.", "St. Louis", "phrase"),
         ("Answer: Paris\n\nI am sure the answer is correct.", "Paris", "label"),
         ("Answer: 3 of 4", "3 of 4", "label"),
+        ("I answer in <answer> tags.\n\nAnswer: <Answer>Paris</Answer>", "Paris", "label"),
     ],
 )
 def test_other_answers_keep_their_words_and_lines(reply, answer, rule):
@@ -72,7 +74,10 @@ def test_other_answers_keep_their_words_and_lines(reply, answer, rule):
         ("I turn it.\n\n```\n1 2\n3 4\n```\n", "last_lines"),
         ("First 9 9\n9 9\n\n1 2\n3 4", "last_lines"),
         ('{"answer": "1 2\\n3 4"}', "json"),
-        ("<answer>\n1 2\n3 4\n</answer>", "tag"),
+        ("So:\n\n<answer>\n1 2\n3 4\n</answer>", "last_lines"),
+        ("Answer:\n1 2\n3 4\n\nIn code:\n```python\nprint(1)\nprint(2)\n```", "label"),
+        ("In code:\n```python\nprint(1)\nprint(2)\n```\n\n1 2\n3 4", "last_lines"),
+        ("So the answer is 1 2\n3 4.", "phrase"),
         ("\\boxed{\n1 2\n3 4\n}", "boxed"),
         ("The final answer is as follows:\n\n1 2\n3 4", "phrase"),
         ("Answer:\nHere is the solution:\n\n```\n1 2\n3 4\n```\nDone.", "label"),
@@ -86,6 +91,7 @@ def test_other_answers_keep_their_words_and_lines(reply, answer, rule):
 def test_an_answer_with_lines_is_read_whole_wherever_it_begins(reply, rule):
     grid = Task(task_id="q", prompt="?", entry_point="", kind="answer", data={"has_lines": True})
     assert extract_answer(reply, grid) == ("1 2\n3 4", rule)
+    assert extract_answer("I think\nof it.\n\nAnswer: a, b", grid) == ("a, b", "label")
 
 
 def test_a_reply_that_broke_off_holds_no_answer_without_a_mark():
