@@ -38,6 +38,7 @@ OBSERVATION = re.compile(r"^[\s*_#>-]*observation(?:[ \t]+\d+)?[*_ \t]*:", re.IG
 CALL = re.compile(r"^[ \t>`*-]*[A-Za-z]+\[[^\n]*\][ \t.`*]*$", re.MULTILINE)
 """An action with a value, alone on a line."""
 INVENTED = re.compile(r"\s[*_]{0,3}(?:Observation|OBSERVATION)(?: \d+)?[*_]{0,3}:.*")
+"""An observation that a reply invents behind its action, on the same line."""
 ACTION_CHARS = 1000
 REPEATS = 3
 """The same action with the same observation so many times ends a play, as in the paper of Reflexion."""
