@@ -18,7 +18,7 @@ from reflexion_lab.protocols import Evaluator
 from reflexion_lab.records import Evaluation, Task, Trajectory
 from reflexion_lab.tasks.evaluators.static import StaticCheck
 from reflexion_lab.tasks.evaluators.trajectory import TrajectoryHeuristics
-from reflexion_lab.text.replies.syntax import UNPARSABLE
+from reflexion_lab.text.replies.syntax import UNPARSABLE, parse
 
 WEAK = "assert True"
 
@@ -80,7 +80,7 @@ def wrong_test(test: str) -> str:
     `assert f(2) == 4` becomes `assert f(2) == 5`; without a literal value, the assertion is negated.
     """
     with contextlib.suppress(*UNPARSABLE):
-        tree = ast.parse(test)
+        tree = parse(test)
         for last in [node for node in ast.walk(tree) if isinstance(node, ast.Assert)][-1:]:
             last.test = _other_value(last.test) or ast.UnaryOp(ast.Not(), last.test)
             return ast.unparse(ast.fix_missing_locations(tree))
@@ -93,7 +93,7 @@ def _other_value(condition: ast.expr) -> ast.expr | None:
         case ast.Compare(left=left, ops=[ast.Eq() | ast.Is()], comparators=[right]):
             for side in (right, left):
                 with contextlib.suppress(ValueError, TypeError):
-                    other = ast.parse(_shown(_other(ast.literal_eval(side))), mode="eval").body
+                    other = parse(_shown(_other(ast.literal_eval(side))), "eval").body
                     sides = (left, other) if side is right else (other, right)
                     return ast.Compare(sides[0], condition.ops, [sides[1]])
     return None

@@ -14,6 +14,7 @@ from importlib.machinery import SourceFileLoader
 from pathlib import Path
 
 from reflexion_lab.errors import ConfigError
+from reflexion_lab.text.replies.syntax import parse
 
 INSTALLED = {"site-packages", "dist-packages"}
 _LOADED: dict[str, tuple[object, bytes]] = {}
@@ -54,7 +55,7 @@ def imports(source: bytes, package: str = "") -> tuple[str, ...]:
     """Names that may be of modules which a module or cell of `package` imports, with those of the packages around."""
     names: set[str] = set()
     with contextlib.suppress(SyntaxError, ValueError, ImportError):  # a cell with magics; no such parent
-        for node in ast.walk(ast.parse(source)):
+        for node in ast.walk(parse(source)):
             if isinstance(node, ast.Import):
                 names |= {alias.name for alias in node.names}
             elif isinstance(node, ast.ImportFrom):

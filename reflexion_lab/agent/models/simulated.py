@@ -19,7 +19,7 @@ from reflexion_lab.errors import ConfigError, ModelError
 from reflexion_lab.limits import Count, Parallel, Share, validated
 from reflexion_lab.records import Completion, Message, Sampling, Task, Usage
 from reflexion_lab.text.prompts.render import without_docstrings
-from reflexion_lab.text.replies.syntax import UNPARSABLE
+from reflexion_lab.text.replies.syntax import UNPARSABLE, parse
 
 BLOCK = re.compile(r"^(`{3,})(?:python|text)\n(.*?)\n\1$", re.MULTILINE | re.DOTALL)
 TURN = "\nAction: one action\n"
@@ -292,7 +292,7 @@ def _inputs(task: Task) -> list[str]:
             names = ("candidate", task.entry_point)
             calls = [
                 node
-                for node in ast.walk(ast.parse(test))
+                for node in ast.walk(parse(test))
                 if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in names
             ]
             if len(calls) == 1:

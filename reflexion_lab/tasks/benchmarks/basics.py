@@ -27,6 +27,7 @@ import msgspec
 from reflexion_lab.limits import Tasks, validated
 from reflexion_lab.records import Task
 from reflexion_lab.tasks.benchmarks.mutants import mutants
+from reflexion_lab.text.replies.syntax import parse
 
 FILE = Path(__file__).with_name("basics.json")
 WORDS = (
@@ -353,7 +354,7 @@ def compiled(program: str) -> Program:
     if not LOOP.search(program):
         exec(program, namespace)
         return cast(Program, namespace["program"])
-    tree = ast.parse(program)
+    tree = parse(program)
     for loop in [node for node in ast.walk(tree) if isinstance(node, ast.For | ast.While)]:
         loop.body.insert(0, ast.Expr(ast.Call(ast.Name("step", ast.Load()), [], [])))
     exec(compile(ast.fix_missing_locations(tree), "<basics>", "exec"), namespace)

@@ -7,7 +7,6 @@ with the tolerance of `np.allclose` where the expected number has a decimal poin
 
 from __future__ import annotations
 
-import ast
 import base64
 import json
 import pickletools
@@ -20,6 +19,7 @@ from reflexion_lab.errors import DataError
 from reflexion_lab.tasks.benchmarks import humaneval
 from reflexion_lab.tasks.benchmarks.rows import Fields
 from reflexion_lab.tasks.sandbox.suites import methods
+from reflexion_lab.text.replies.syntax import literal_eval
 
 UNPACKED = 1 << 28
 """Maximum bytes of the private tests of a row."""
@@ -108,7 +108,7 @@ def bigcodebench(row: Fields) -> Fields:
     prompt, name, test = (str(row.pop(field, "")) for field in ("complete_prompt", "entry_point", "test"))
     libraries = row.pop("libs", [])
     try:
-        libraries = ast.literal_eval(libraries) if isinstance(libraries, str) else libraries
+        libraries = literal_eval(libraries) if isinstance(libraries, str) else libraries
         setup, checks = methods(test)
     except (SyntaxError, ValueError) as problem:
         raise DataError("field $.test", f"{test[:60]!r} ({problem})", "Python with tests") from None
@@ -157,7 +157,7 @@ def _json(row: Fields, column: str, without: Any) -> Any:
 def _values(case: dict[str, Any]) -> tuple[list[Any], str]:
     given = [json.loads(line) for line in case["input"].splitlines() if line.strip()]
     wanted = json.loads(case["output"])
-    ast.literal_eval(repr([given, wanted]))  # ValueError: infinity and NaN are no literals of Python
+    literal_eval(repr([given, wanted]))  # ValueError: infinity and NaN are no literals of Python
     return given, f"in {_with_tuples([wanted])!r}" if isinstance(wanted, list) else f"== {wanted!r}"
 
 

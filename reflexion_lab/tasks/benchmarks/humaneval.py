@@ -17,6 +17,7 @@ from reflexion_lab.tasks.benchmarks.rows import Fields, decoded, read
 from reflexion_lab.tasks.benchmarks.vacuous import asserts
 from reflexion_lab.tasks.benchmarks.visible import visible_tests
 from reflexion_lab.tasks.sandbox.suites import with_calls
+from reflexion_lab.text.replies import syntax
 from reflexion_lab.text.replies.extract import preamble
 from reflexion_lab.text.replies.syntax import UNPARSABLE, Parser, bound_names, module_nodes, read_names, unbound_names
 
@@ -110,7 +111,7 @@ def whole_check(test: str, entry_point: str) -> str:
 def helpers(prompt: str, entry_point: str, test: str) -> str:
     """The Python of `prompt` before the entry point, if `test` has a name that it defines; programs may omit it."""
     before = preamble(Task(task_id="", prompt=code_of(prompt, entry_point), entry_point=entry_point))
-    names = bound_names(ast.parse(before))
+    names = bound_names(syntax.parse(before))
     return before if "*" in names or any(re.search(rf"\b{name}\b", test) for name in names) else ""
 
 
@@ -167,9 +168,10 @@ def task_of(problem: Problem, hidden: tuple[str, ...], needs: str) -> Task:
 
 def _parsed(text: str, field: str = "test") -> ast.Module:
     try:
-        return ast.parse(text)
+        tree: ast.Module = syntax.parse(text)
     except UNPARSABLE as problem:
         raise DataError(f"field $.{field}", f"{text[:60]!r} ({problem})", "Python") from None
+    return tree
 
 
 def _calling(tree: ast.Module) -> list[ast.stmt]:

@@ -20,7 +20,7 @@ from reflexion_lab.records import Task
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
 from reflexion_lab.tasks.benchmarks.humaneval import Problem, task_of
 from reflexion_lab.tasks.benchmarks.rows import Fields, checked, decoded, read
-from reflexion_lab.text.replies.syntax import IMPORTS, UNPARSABLE, read_names
+from reflexion_lab.text.replies.syntax import IMPORTS, UNPARSABLE, literal_eval, parse, read_names
 
 CLOSE = '''def close(actual, expected, atol):
     """Equal, or alike in shape with every number within atol + 1e-07 * abs(expected)."""
@@ -84,7 +84,7 @@ def _check(case: Case, atol: float) -> str:
 def _vanishes(case: Case, atol: float) -> bool:
     """Whether the reference's root passes; for badly conditioned polynomials it does not."""
     try:
-        (coefficients,), root = ast.literal_eval(f"({case.arguments},)"), case.value
+        (coefficients,), root = literal_eval(f"({case.arguments},)"), case.value
         return isinstance(root, int | float) and abs(sum(c * root**i for i, c in enumerate(coefficients))) <= atol
     except (*UNPARSABLE, ArithmeticError):
         return False
@@ -175,7 +175,7 @@ def _of_test(test: str, entry_point: str) -> tuple[list[Case], float, str] | Non
     """
     try:
         lines = test.encode().split(b"\n")
-        tree = ast.parse(test)
+        tree = parse(test)
         functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
         body = [node for node in tree.body if not isinstance(node, ast.FunctionDef | IMPORTS)]
         compared = _compared(functions.get("assertion"))
@@ -223,7 +223,7 @@ def _value(node: ast.expr) -> object:
         return ast.literal_eval(node)
     except ValueError:
         text = re.sub(r"float\('(-?)(?:inf|Infinity)'\)", r"\g<1>1e309", ast.unparse(node))
-        return ast.literal_eval(_special(text))
+        return literal_eval(_special(text))
 
 
 def released(
@@ -241,7 +241,7 @@ def released(
     tests, base_tests = list[str](), 0
     for number, (arguments, text) in enumerate(zip(calls, texts, strict=True)):
         with contextlib.suppress(*UNPARSABLE):
-            case = Case(arguments, text or "", ast.literal_eval(text or ""))
+            case = Case(arguments, text or "", literal_eval(text or ""))
             tests += checks(problem.entry_point, [case], problem.atol, by)
         if number < n_base:
             base_tests = len(tests)
@@ -257,7 +257,7 @@ def _special(source: str) -> str:
 
 def _whole(test: str, entry_point: str) -> str:
     try:
-        tree = ast.parse(test)
+        tree = parse(test)
         compile(test, "test", "exec", dont_inherit=True)
         plain = ast.unparse(tree)
     except UNPARSABLE as problem:
@@ -267,7 +267,7 @@ def _whole(test: str, entry_point: str) -> str:
         raise DataError("field $.test", repr(test[:60]), "a function `check`, or a loop over inputs")
     for pattern, instead in WITHOUT_NUMPY.items():
         plain = re.sub(pattern, instead, plain)
-    if "numpy" in test and "np" not in read_names(ast.parse(plain)):
+    if "numpy" in test and "np" not in read_names(parse(plain)):
         test = plain
     is_called = not has_check or re.search(r"^check\(", test, re.MULTILINE)
     return test if is_called else f"{test.rstrip()}\n\ncheck(candidate)\n"

@@ -20,6 +20,7 @@ from reflexion_lab.tasks.benchmarks import answers, contests, humaneval, humanev
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
 from reflexion_lab.tasks.benchmarks.humaneval_plus import Compute
 from reflexion_lab.tasks.benchmarks.rows import SAME, Fields, Names, checked, decoded, read
+from reflexion_lab.text.replies.syntax import parse
 
 FORMATS = {
     "private_tests": 'CodeContests; give rows with "kind": "program" and hidden_tests as {"input": "2", "output": "4"}',
@@ -84,7 +85,7 @@ def _task(row: Fields, visible: int, compute: Compute | None = None) -> Task:
         if len(checks) <= visible:
             raise DataError("field $.tests", len(checks), f"a test beyond the {visible} visible", mbpp.LOWER)
         if isinstance(tests, str):  # whose parts share a namespace
-            setup = [ast.unparse(node) for check in checks[:visible] for node in ast.parse(check).body[:-1]]
+            setup = [ast.unparse(node) for check in checks[:visible] for node in parse(check).body[:-1]]
             checks[visible] = "\n".join([*setup, checks[visible]])
         row |= {"visible_tests": row.get("visible_tests", checks[:visible]), "hidden_tests": checks[visible:]}
     task = humaneval.task(row) if "test" in row and "hidden_tests" not in row else decoded(row, Task)

@@ -23,7 +23,7 @@ from reflexion_lab.records import Task
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
 from reflexion_lab.tasks.benchmarks.humaneval_plus import LEFT_OUT, Compute, Release, helper, hidden_of, released
 from reflexion_lab.tasks.benchmarks.rows import HUB, Fields, checked, decoded, read, repeated
-from reflexion_lab.text.replies.syntax import UNPARSABLE
+from reflexion_lab.text.replies.syntax import UNPARSABLE, parse
 
 SEVERAL = (list, tuple, set, dict)
 SPLITS = {"prompt": (1, 10), "test": (11, 510), "validation": (511, 600), "train": (601, 974)}
@@ -86,7 +86,7 @@ def release(row: Fields, visible: int, compute: Compute | None) -> Task:
     lines = plus.prompt.strip().strip("'\"").strip().splitlines()
     tests = [line for line in lines if line.startswith("assert ")]
     with suppress(*UNPARSABLE, StopIteration):
-        nodes = (node for test in tests for node in ast.walk(ast.parse(test)) if isinstance(node, ast.Call))
+        nodes = (node for test in tests for node in ast.walk(parse(test)) if isinstance(node, ast.Call))
         like = ast.literal_eval(ast.List(next(c.args for c in nodes if ast.unparse(c.func) == plus.entry_point)))
         for inputs in (plus.base_input or [], plus.plus_input):
             for i, values in enumerate(inputs):
@@ -127,7 +127,7 @@ def task(
     function = _function(problem.code, [*tests, f"{plus.entry_point}()"] if plus else tests)
     (_, inputs, tags), n_base = (hidden_of(problem.test, function.name) if problem.test else (0, (), ())), 0
     if plus:
-        nodes = [node for test in tests for node in ast.walk(ast.parse(test))]
+        nodes = [node for test in tests for node in ast.walk(parse(test))]
         modules = sys.stdlib_module_names & {ast.unparse(n.value) for n in nodes if isinstance(n, ast.Attribute)}
         problem = replace(problem, test_imports=[f"import {module}" for module in sorted(modules)])
         true = [getattr(node.test, "operand", node.test) for node in nodes if isinstance(node, ast.Assert)]
@@ -162,8 +162,8 @@ def task(
 def _function(code: str, tests: Sequence[str]) -> ast.FunctionDef:
     """The function of `code` that the tests call most often; on a tie, the outermost call."""
     try:
-        functions = {node.name: node for node in ast.parse(code).body if isinstance(node, ast.FunctionDef)}
-        calls = [node for test in tests for node in ast.walk(ast.parse(test)) if isinstance(node, ast.Call)]
+        functions = {node.name: node for node in parse(code).body if isinstance(node, ast.FunctionDef)}
+        calls = [node for test in tests for node in ast.walk(parse(test)) if isinstance(node, ast.Call)]
     except UNPARSABLE as problem:
         raise DataError("fields $.code and $.test_list", problem, "Python") from None
     names = Counter(call.func.id for call in calls if isinstance(call.func, ast.Name) and call.func.id in functions)

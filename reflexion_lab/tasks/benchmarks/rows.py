@@ -29,7 +29,7 @@ from reflexion_lab.records import Task
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
 from reflexion_lab.tasks.evaluators.answers import decoded_check
 from reflexion_lab.tasks.sandbox.programs import Terms, case
-from reflexion_lab.text.replies.syntax import UNPARSABLE, tree_of
+from reflexion_lab.text.replies.syntax import UNPARSABLE, literal_eval, tree_of
 
 T = TypeVar("T")
 
@@ -204,7 +204,7 @@ def _records(path: str, text: str) -> list[object]:
 
 def _listed(text: str) -> object:
     """The list or object that `text` is in JSON or Python, else the text."""
-    for read in (json.loads, ast.literal_eval) if text.startswith(("[", "{")) else ():
+    for read in (json.loads, literal_eval) if text.startswith(("[", "{")) else ():
         with contextlib.suppress(*UNPARSABLE):
             return read(text)
     return text

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Iterator
 from itertools import islice
 
-from reflexion_lab.text.replies.syntax import UNPARSABLE, tree_of
+from reflexion_lab.text.replies.syntax import UNPARSABLE, parse, tree_of
 
 REACH, TRIES = 4000, 50
 """Maximum characters, and maximum candidates, in the search for the end of a call or value."""
@@ -139,7 +139,7 @@ def _literal(text: str) -> str | None:
 
 def _parse(text: str) -> ast.expr | None:
     try:
-        node = ast.parse(text.strip(), mode="eval").body
+        node: ast.expr = parse(text.strip(), "eval").body
         ast.unparse(node)  # raises on an integer too long to be written
     except UNPARSABLE:
         return None

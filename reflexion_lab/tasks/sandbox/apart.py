@@ -22,6 +22,7 @@ from reflexion_lab.tasks.sandbox.child import SIDES
 from reflexion_lab.tasks.sandbox.comparison import FUNCTIONS, WORK, Opaque, Work, comparable, evaluate, name_of, size
 from reflexion_lab.tasks.sandbox.needs import is_class, is_plain
 from reflexion_lab.tasks.sandbox.suites import with_calls
+from reflexion_lab.text.replies import syntax
 from reflexion_lab.text.replies.syntax import NAME, UNPARSABLE, bound_anywhere, bound_names, read_names, tree_of
 
 CONVERSIONS = (
@@ -386,7 +387,7 @@ def literal(value: Any) -> str | None:
         return None
     try:
         source = repr(_built_in(value))
-        return source if ast.literal_eval(source) == value else None
+        return source if syntax.literal_eval(source) == value else None
     except UNPARSABLE:
         return None
 

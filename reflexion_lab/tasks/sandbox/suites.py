@@ -6,7 +6,7 @@ import ast
 from collections.abc import Collection, Mapping
 
 from reflexion_lab.tasks.sandbox.child import HAS_RUN, RUN_REST
-from reflexion_lab.text.replies.syntax import Definition, Function, module_nodes, read_names
+from reflexion_lab.text.replies.syntax import Definition, Function, module_nodes, parse, read_names
 
 
 def with_calls(tree: ast.Module, entry_point: str, elsewhere: Collection[str] = ()) -> ast.Module:
@@ -45,7 +45,7 @@ def methods(test: str) -> tuple[str, tuple[str, ...]]:
     `unittest`, also an inherited one, with its fixtures, or a function `test…`. A skipped test fails. `("", ())` for a
     module that tests in other ways, too. Raises ValueError: a class has no test, or a function needs a fixture.
     """
-    tree = ast.parse(test)
+    tree = parse(test)
     tree.body = [node for node in tree.body if not (is_main_guard(node) or "unittest.main(" in ast.unparse(node)[:20])]
     classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
     checks = list[str]()

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import ast
 import builtins
+import contextlib
+import functools
 import re
 import threading
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, cast
 
 CODE_CHARS = 64_000
 """Length limit of parsed texts in characters."""
@@ -22,8 +25,7 @@ QUIET = ("ignore", None, Warning, re.compile(NAME), 0)
 """Entry of `warnings.filters` that hides Python's warnings about parsed code, such as invalid escapes."""
 ALLOW_INCOMPLETE_INPUT = 0x4000
 """Compiler flag that distinguishes incomplete from invalid code, as in the module `codeop`."""
-_ONE_AT_A_TIME = threading.Lock()
-# CPython 3.11 counts the depth of trees under construction over all threads and fails when they interleave.
+_ONE_AT_A_TIME = threading.RLock()
 BUILTINS = frozenset(dir(builtins))
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Definition = Function | ast.ClassDef
@@ -60,7 +62,7 @@ class Parser:
             return None, ""
         self.left -= 1
         try:
-            tree = tree_of(code, flags)
+            tree = parse(code, flags=flags)
         except SyntaxError as problem:
             self.fault = problem.lineno or 0
             return None, problem.msg
@@ -69,20 +71,31 @@ class Parser:
         return tree, ""
 
 
-def tree_of(source: str, flags: int = 0) -> ast.Module:
-    """The tree of `source`, without warnings. Raises as `ast.parse`, and ValueError for a text that is too long."""
+def tree_of(source: str) -> ast.Module:
+    """The tree of `source`. Raises as `ast.parse`, and ValueError for a text that is too long."""
     if len(source) > LARGEST:
         raise ValueError(f"a text of more than {LARGEST} characters is not parsed")
-    silence()
-    with _ONE_AT_A_TIME:
-        tree: ast.Module = compile(source, NAME, "exec", ast.PyCF_ONLY_AST | flags, dont_inherit=True)
-    return tree
+    return cast(ast.Module, parse(source))
 
 
-def silence() -> None:
-    """Hide warnings about sources named `NAME`: by file name, since `catch_warnings` affects other threads."""
-    if list(warnings.filters[:1]) != [QUIET]:
+def parse(source: str | bytes, mode: str = "exec", flags: int = 0) -> Any:
+    """`ast.parse` without warnings, and for threads: CPython 3.11 counts the depth of trees over all of them.
+
+    It raises SystemError where trees interleave: ours are built in turn, and again if a library built one meanwhile.
+    """
+    if list(warnings.filters[:1]) != [QUIET]:  # by file name, since `catch_warnings` affects other threads
         warnings.filterwarnings("ignore", module=NAME)
+    build = functools.partial(compile, source, NAME, mode, ast.PyCF_ONLY_AST | flags, dont_inherit=True)
+    with _ONE_AT_A_TIME:
+        for _ in range(9):
+            with contextlib.suppress(SystemError):
+                return build()
+        return build()
+
+
+def literal_eval(source: str) -> Any:
+    """`ast.literal_eval` of a text, by `parse`."""
+    return ast.literal_eval(parse(source.lstrip(" \t"), "eval"))
 
 
 def module_nodes(tree: ast.Module) -> Iterator[ast.AST]:

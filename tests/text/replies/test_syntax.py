@@ -1,8 +1,11 @@
 """Trees of hostile text, from many threads at once."""
 
+import ast
 import gc
 import sys
 import threading
+
+import pytest
 
 from reflexion_lab.text.replies.syntax import tree_of
 
@@ -19,18 +22,20 @@ class Cyclic:
         sum(range(50))
 
 
-def test_threads_can_parse_concurrently():
+@pytest.mark.parametrize("other", [tree_of, ast.parse])  # of the lab, and of a library, which takes no lock
+def test_threads_can_parse_concurrently(other):
     interval, threshold, problems = sys.getswitchinterval(), gc.get_threshold(), []
 
-    def parse():
+    def parse(tree, failures):
         for _ in range(150):
             Cyclic()
             try:
-                tree_of(NESTED)
+                tree(NESTED)
             except Exception as problem:
-                problems.append(problem)
+                failures.append(problem)
 
-    threads = [threading.Thread(target=parse) for _ in range(8)]
+    sides = [(other, problems if other is tree_of else []), (tree_of, problems)]
+    threads = [threading.Thread(target=parse, args=side) for side in 4 * sides]
     try:
         sys.setswitchinterval(1e-6)
         gc.set_threshold(20)
