@@ -11,28 +11,13 @@ from typing import Literal
 
 from msgspec.structs import replace
 
+from reflexion_lab import records
 from reflexion_lab.analysis.stats.clusters import merged
 from reflexion_lab.analysis.stats.estimators import Point, curve
 from reflexion_lab.errors import FolderError
 from reflexion_lab.io.terminal_text import plain
 from reflexion_lab.loop.selection import submitted_at, unscored, without_verdict
 from reflexion_lab.memory.curators.history import Timeline
-from reflexion_lab.records import (
-    Attempt,
-    Beginning,
-    Check,
-    Grade,
-    Manifest,
-    Message,
-    Record,
-    Resumption,
-    SetAside,
-    SuiteVerdict,
-    TaskResult,
-    Update,
-    Usage,
-    WrittenTests,
-)
 from reflexion_lab.runner.folder import registration
 from reflexion_lab.runner.folder.folder import BY_HAND, RunFolder
 from reflexion_lab.runner.folder.tidy import misfit
@@ -40,27 +25,27 @@ from reflexion_lab.runner.folder.tidy import misfit
 _CURRENCY = re.compile(r"[^\s/]+/\S+ (\S+) per million")
 
 
-class Log(Record, frozen=True, kw_only=True, dict=True):
+class Log(records.Record, frozen=True, kw_only=True, dict=True):
     """A run folder, read once: the tasks whose loops have ended, in the order of their ends."""
 
-    manifest: Manifest
-    results: dict[str, TaskResult]
-    attempts: Mapping[str, list[Attempt]]
-    grades: dict[tuple[str, int], Grade]
-    written: dict[str, WrittenTests]
+    manifest: records.Manifest
+    results: dict[str, records.TaskResult]
+    attempts: Mapping[str, list[records.Attempt]]
+    grades: dict[tuple[str, int], records.Grade]
+    written: dict[str, records.WrittenTests]
     """Tests that the model wrote, by task; empty unless they were the feedback."""
-    suite_verdicts: dict[str, SuiteVerdict]
+    suite_verdicts: dict[str, records.SuiteVerdict]
     clusters: dict[str, str]
     """Cluster by task (`Task.cluster`), without tasks that stand alone."""
-    updates: tuple[Update, ...] = ()
+    updates: tuple[records.Update, ...] = ()
     """Calls of the curator, in order."""
-    beginning: Beginning | None = None
+    beginning: records.Beginning | None = None
     """Content of memory at the start of the run; None if tasks do not share memory."""
     began: tuple[tuple[str, str], ...] = ()
     """Of a run from a file of cases, its `comparison.beginnings.facts`."""
-    set_aside: tuple[SetAside, ...] = ()
+    set_aside: tuple[records.SetAside, ...] = ()
     """Loops that were aborted and restarted because the model did not answer."""
-    resumptions: tuple[Resumption, ...] = ()
+    resumptions: tuple[records.Resumption, ...] = ()
     """Resumptions of the run after interruptions."""
     deviations: tuple[str, ...] = ()
     """Deviations of the run from its registered study."""
@@ -225,19 +210,19 @@ class Log(Record, frozen=True, kw_only=True, dict=True):
         raise FolderError(self.manifest.run_id, got, f"one of the run's tasks, such as {plain(' or '.join(near))}")
 
     @cached_property
-    def every(self) -> list[Attempt]:
+    def every(self) -> list[records.Attempt]:
         return [attempt for attempts in self.attempts.values() for attempt in attempts]
 
     @cached_property
-    def grades_by_task(self) -> dict[str, dict[int, Grade]]:
+    def grades_by_task(self) -> dict[str, dict[int, records.Grade]]:
         """Hidden verdicts by task, then by attempt number."""
-        by_task: dict[str, dict[int, Grade]] = {}
+        by_task: dict[str, dict[int, records.Grade]] = {}
         for (task_id, number), grade in self.grades.items():
             by_task.setdefault(task_id, {})[number] = grade
         return by_task
 
     @cached_property
-    def submitted(self) -> dict[str, tuple[Attempt, Grade]]:
+    def submitted(self) -> dict[str, tuple[records.Attempt, records.Grade]]:
         """By task, the submitted attempt and its hidden verdict, for submissions with one."""
         submitted = ((task_id, submitted_at(attempts)) for task_id, attempts in self.attempts.items())
         return {
@@ -262,7 +247,7 @@ class Log(Record, frozen=True, kw_only=True, dict=True):
         return all((attempt.task_id, attempt.number) in self.grades for attempt in self.every)
 
     @property
-    def sealed_grades(self) -> dict[tuple[str, int], Grade]:
+    def sealed_grades(self) -> dict[tuple[str, int], records.Grade]:
         """The grades; empty until `is_graded`."""
         return self.grades if self.is_graded else {}
 
@@ -272,12 +257,12 @@ class Log(Record, frozen=True, kw_only=True, dict=True):
         return self.curve(max((len(attempts) for attempts in self.headline.attempts.values()), default=0))
 
     @cached_property
-    def overhead(self) -> dict[str, Usage]:
+    def overhead(self) -> dict[str, records.Usage]:
         """Spending outside attempts, by task: tests that the model wrote, and curator calls, under their last task."""
         usages = {task_id: written.usage for task_id, written in self.written.items()}
         for update in self.updates:
             if (task_id := update.task_ids[-1]) in self.attempts:
-                usages[task_id] = usages.get(task_id, Usage()) + update.usage
+                usages[task_id] = usages.get(task_id, records.Usage()) + update.usage
         return usages
 
     def curve(self, n_attempts: int) -> list[Point]:
@@ -288,15 +273,15 @@ class Log(Record, frozen=True, kw_only=True, dict=True):
         return curve(log.attempts, log.grades, n_attempts, before, self.clusters) if is_ready else []
 
     @cached_property
-    def judged(self) -> list[tuple[Attempt, Grade]]:
+    def judged(self) -> list[tuple[records.Attempt, records.Grade]]:
         """Every attempt with its hidden verdict; empty until `is_graded`."""
         return [(a, self.grades[a.task_id, a.number]) for a in self.every] if self.is_graded else []
 
 
-def _bare(every: Iterable[Attempt], has_digests: bool) -> dict[str, list[Attempt]]:
+def _bare(every: Iterable[records.Attempt], has_digests: bool) -> dict[str, list[records.Attempt]]:
     """Attempts by task without long texts; equal checks share one object."""
-    by_task: dict[str, list[Attempt]] = {}
-    known: dict[Check, Check] = {}
+    by_task: dict[str, list[records.Attempt]] = {}
+    known: dict[records.Check, records.Check] = {}
     for attempt in every:
         work, verdict, words = attempt.trajectory, attempt.evaluation, attempt.reflection
         checks = tuple(known.setdefault(check, check) for check in verdict.checks)
@@ -313,12 +298,12 @@ def _bare(every: Iterable[Attempt], has_digests: bool) -> dict[str, list[Attempt
     return by_task
 
 
-def _digested(attempt: Attempt) -> tuple[tuple[Message, ...], str]:
+def _digested(attempt: records.Attempt) -> tuple[tuple[records.Message, ...], str]:
     """Messages and replies of an attempt as digests, but for the messages of a first attempt."""
     messages, turns = attempt.trajectory.messages, [step.reply for step in attempt.trajectory.steps]
     reply = repr([attempt.trajectory.reply, *turns]) if turns else attempt.trajectory.reply
     if attempt.number > 1 and messages:
-        messages = (Message(role="user", content=_digest(repr([message.content for message in messages]))),)
+        messages = (records.Message(role="user", content=_digest(repr([message.content for message in messages]))),)
     return messages, _digest(reply) if reply else ""
 
 

@@ -17,15 +17,8 @@ from reflexion_lab.analysis import metrics
 from reflexion_lab.analysis.learning.reflections import ReflectionFigures
 from reflexion_lab.analysis.learning.reflections import reflections as reflection_figures
 from reflexion_lab.analysis.run_log import Log
+from reflexion_lab.analysis.stats import estimators
 from reflexion_lab.analysis.stats.bootstrap import rate
-from reflexion_lab.analysis.stats.estimators import (
-    Confusion,
-    Paired,
-    SuiteQuality,
-    assert_confusion,
-    feedback_confusion,
-    suite_quality,
-)
 from reflexion_lab.analysis.stats.intervals import Rate
 from reflexion_lab.records import BY_MODEL, WITHHELD, Attempt, Beginning, Record, Reflection, Usage
 
@@ -58,15 +51,15 @@ class Summary(Record, frozen=True, kw_only=True):
     """Tasks of which any attempt passes the hidden tests: an oracle's pick, not pass@1."""
     visible_pass: Rate
     """Submissions that passed their feedback checks, of those with a feedback verdict."""
-    against_single: Paired | None
+    against_single: estimators.Paired | None
     """Submissions compared with attempt 1 of the same task."""
-    feedback: Confusion
+    feedback: estimators.Confusion
     """Feedback verdicts against hidden ones, on submissions."""
-    feedback_first: Confusion | None
+    feedback_first: estimators.Confusion | None
     """On attempt 1, before any feedback; None until every attempt is graded."""
-    feedback_attempts: Confusion | None
+    feedback_attempts: estimators.Confusion | None
     """On all attempts."""
-    feedback_asserts: Confusion | None
+    feedback_asserts: estimators.Confusion | None
     """For each single feedback test on every attempt; a single test does not detect every fault."""
     hidden_asked_open: int
     """Hidden verdicts from before the end of all loops: one per task, on its submission."""
@@ -76,7 +69,7 @@ class Summary(Record, frozen=True, kw_only=True):
     """Attempts by type of evaluation."""
     did_not_run: dict[str, int]
     """Attempts by missing part of a combined reward."""
-    suites: SuiteQuality | None
+    suites: estimators.SuiteQuality | None
     """Model-written tests; None if the model was not asked for any."""
     attempts_mean: float
     stop_reasons: dict[str, int]
@@ -142,7 +135,7 @@ def summary(log: Log) -> Summary:
 
 def _summary(log: Log) -> Summary:
     manifest, every, head = log.manifest, log.every, log.headline
-    submitted = head.submitted
+    submitted, suites = head.submitted, log.written.values()
     hidden = [grade for _, grade in submitted.values()]
     firsts = (pair for pair in head.judged if pair[0].number == 1)
     reflections = [attempt.reflection for attempt in every if attempt.reflection]
@@ -162,15 +155,15 @@ def _summary(log: Log) -> Summary:
         any_solved=metrics.any_solved(head),
         visible_pass=metrics.visible_pass(head),
         against_single=metrics.against_attempt_1(head),
-        feedback=feedback_confusion(submitted.values(), log.clusters),
-        feedback_first=feedback_confusion(firsts, log.clusters) if log.is_graded else None,
-        feedback_attempts=feedback_confusion(head.judged, log.clusters) if log.is_graded else None,
-        feedback_asserts=assert_confusion(head.judged, log.clusters) if log.is_graded else None,
+        feedback=estimators.feedback_confusion(submitted.values(), log.clusters),
+        feedback_first=estimators.feedback_confusion(firsts, log.clusters) if log.is_graded else None,
+        feedback_attempts=estimators.feedback_confusion(head.judged, log.clusters) if log.is_graded else None,
+        feedback_asserts=estimators.assert_confusion(head.judged, log.clusters) if log.is_graded else None,
         hidden_asked_open=sum(not grade.sealed for grade in log.grades.values()),
         hidden_asked_sealed=sum(grade.sealed for grade in log.grades.values()),
         verification_types=dict(Counter(attempt.evaluation.verification_type for attempt in every)),
         did_not_run=_did_not_run(every),
-        suites=suite_quality(log.written.values(), log.suite_verdicts, log.clusters) if log.written else None,
+        suites=estimators.suite_quality(suites, log.suite_verdicts, log.clusters) if suites else None,
         attempts_mean=metrics.attempts_mean(log),
         stop_reasons=dict(Counter(result.stop_reason for result in log.results.values())),
         submitted_outcomes=dict(Counter(grade.outcome for grade in hidden)),

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from reflexion_lab import records
 from reflexion_lab.memory.buffer import EpisodeBuffer
 from reflexion_lab.memory.lessons.mistakes import CHECK_CHARS
 from reflexion_lab.memory.recall import DEFAULT
@@ -17,18 +18,6 @@ from reflexion_lab.memory.retrieval.texts import signature
 from reflexion_lab.memory.retrieval.trace import SEARCHES, Ranking, retrieved
 from reflexion_lab.memory.session import session_after, session_of, session_text
 from reflexion_lab.protocols import Recall, SharedMemory
-from reflexion_lab.records import (
-    Attempt,
-    Episode,
-    Item,
-    MemoryState,
-    Recollection,
-    Results,
-    Selection,
-    Session,
-    Task,
-    Trajectory,
-)
 from reflexion_lab.tasks.evaluators.trajectory import summary_of
 from reflexion_lab.text.prompts.render import OVERHEAD
 from reflexion_lab.text.shorten import estimated
@@ -59,7 +48,7 @@ class EpisodicMemory:
         agent_id: str = "actor",
         show_session: bool = False,
         files: ReflectionFiles | None = None,
-        heading: str = Recollection().heading,
+        heading: str = records.Recollection().heading,
     ) -> None:
         self.policy = recall
         self.shared = shared or NoSharedMemory()
@@ -69,11 +58,11 @@ class EpisodicMemory:
         self.files = files
         self.heading = heading
         self.buffer = EpisodeBuffer(max_episodes)
-        self.session = Session(session_id="")
+        self.session = records.Session(session_id="")
         self.token_ratio = 0.0
-        self.items: tuple[Item, ...] | None = None
+        self.items: tuple[records.Item, ...] | None = None
 
-    def recall(self, task: Task, path: Sequence[Attempt] | None = None) -> Recollection:
+    def recall(self, task: records.Task, path: Sequence[records.Attempt] | None = None) -> records.Recollection:
         """All that the actor reads: episodes of `path` by the recall policy, lessons of shared memory, its curator's
         items, which are selected once per loop, and the session.
         """
@@ -88,7 +77,7 @@ class EpisodicMemory:
         before = SEARCHES.set(searches)
         selected = with_own(self.policy.select(own, task, self.shared), task)
         lessons = self.shared.lessons(task, own)
-        chosen = Selection() if self.items is not None else self.shared.selection(task)  # once per loop
+        chosen = records.Selection() if self.items is not None else self.shared.selection(task)  # once per loop
         SEARCHES.reset(before)
         self.items = chosen.items if self.items is None else self.items
         recollection = replace(
@@ -100,7 +89,7 @@ class EpisodicMemory:
         )  # fmt: skip
         return replace(recollection, retrieved=retrieved(searches, recollection.ids))
 
-    def remember(self, task: Task, attempt: Attempt) -> None:
+    def remember(self, task: records.Task, attempt: records.Attempt) -> None:
         """Store an attempt with its feedback verdict."""
         own = self.buffer.by_task(task.task_id)
         episode = episode_of(task, attempt, session_id(self.run_id, task.loop_id), self.agent_id)
@@ -110,8 +99,8 @@ class EpisodicMemory:
         self.session = session_after(replace(self.session, session_id=episode.session_id), attempt)
         self.token_ratio = max(self.token_ratio, token_ratio(attempt.trajectory))
 
-    def state(self, recollection: Recollection) -> MemoryState:
-        return MemoryState(
+    def state(self, recollection: records.Recollection) -> records.MemoryState:
+        return records.MemoryState(
             capacity=self.buffer.capacity, size=len(self.buffer), in_context=len(recollection.episodes),
             total=self.buffer.total, omega=recollection.omega,
             own=len(recollection.of_loop),
@@ -124,7 +113,7 @@ CREDIBLE = 2 / 3
 """Share of the smallest ratio below which a count is ignored: some servers leave out cached tokens."""
 
 
-def token_ratio(trajectory: Trajectory) -> float:
+def token_ratio(trajectory: records.Trajectory) -> float:
     """Prompt tokens counted by the model per estimated token; 0.0 where the count is missing or not credible.
 
     Tokens beyond the estimate are the chat template's, up to `OVERHEAD`, which every prompt leaves free.
@@ -141,7 +130,7 @@ def token_ratio(trajectory: Trajectory) -> float:
     return max(ratio, smallest) if ratio >= CREDIBLE * smallest else 0.0
 
 
-def with_own(selected: Recollection, task: Task) -> Recollection:
+def with_own(selected: records.Recollection, task: records.Task) -> records.Recollection:
     """The selection with all episodes of the task, also of earlier passes and runs, among its own ones."""
     before = tuple(episode for episode in selected.others if episode.task_id == task.task_id)
     others = tuple(episode for episode in selected.others if episode.task_id != task.task_id)
@@ -153,7 +142,7 @@ def session_id(run_id: str, loop_id: str) -> str:
     return f"{run_id}/{loop_id}" if run_id else loop_id
 
 
-def episode_of(task: Task, attempt: Attempt, session_id: str, agent_id: str) -> Episode:
+def episode_of(task: records.Task, attempt: records.Attempt, session_id: str, agent_id: str) -> records.Episode:
     reflection, evaluation = attempt.reflection, attempt.evaluation
     metadata = {"verification_type": evaluation.verification_type, "outcome": evaluation.outcome}
     metadata |= {"errors": str(len(evaluation.failures)), "trajectory": summary_of(attempt.trajectory)}
@@ -163,12 +152,12 @@ def episode_of(task: Task, attempt: Attempt, session_id: str, agent_id: str) -> 
     if critiques and critiques[-1].issues:  # with the submitted program
         metadata["issue"] = critiques[-1].issues[0][:CHECK_CHARS]
     total, failed = len(evaluation.checks), len(evaluation.failures)
-    results = Results(
+    results = records.Results(
         total=total, passed=total - failed, failed=failed, failing=evaluation.failures,
         tests=sum(check.kind == "test" for check in evaluation.checks), components=evaluation.components,
         issues=evaluation.issues, suggestions=evaluation.suggestions,
     )  # fmt: skip
-    return Episode(
+    return records.Episode(
         episode_id=f"ep-{session_id}-{attempt.number}", session_id=session_id, turn_id=str(attempt.number),
         agent_id=agent_id, task_id=task.task_id, task_description=task.prompt, attempt_number=attempt.number,
         code=attempt.trajectory.solution, test_results=evaluation.feedback, failure_analysis=signature(evaluation),

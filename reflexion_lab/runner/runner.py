@@ -13,23 +13,12 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
+from reflexion_lab import records
 from reflexion_lab.errors import ConfigError, FolderError, Unanswered
 from reflexion_lab.io.terminal import Progress, ended
 from reflexion_lab.loop.selection import best_of, submitted_at
 from reflexion_lab.memory.archive import Rounds
 from reflexion_lab.protocols import Loop, SuiteWriter
-from reflexion_lab.records import (
-    Attempt,
-    FeedbackSource,
-    Grade,
-    Resumption,
-    SetAside,
-    SuiteVerdict,
-    Task,
-    TaskResult,
-    Usage,
-    WrittenTests,
-)
 from reflexion_lab.runner.config.messages import one_line
 from reflexion_lab.runner.folder.folder import RunFolder, is_finished, write_digests
 from reflexion_lab.runner.folder.manifest import changes
@@ -63,21 +52,21 @@ class Runner:
     def __init__(
         self,
         *,
-        tasks: Iterable[Task],
+        tasks: Iterable[records.Task],
         loop: Callable[[], Loop],
         judge: HiddenTests,
         folder: RunFolder,
-        feedback_source: FeedbackSource,
+        feedback_source: records.FeedbackSource,
         workers: int,
         quiet: bool = False,
         suite_writer: Callable[[], SuiteWriter] | None = None,
         rounds: Rounds | None = None,
         held_out: frozenset[str] = frozenset(),
         part: str = "test",
-        spent: Callable[[], Usage] = Usage,
-        resumption: Resumption | None = None,
+        spent: Callable[[], records.Usage] = records.Usage,
+        resumption: records.Resumption | None = None,
         silent_replies: int | None = None,
-        continued: Callable[[list[Attempt]], Iterable[Attempt]] | None = None,
+        continued: Callable[[list[records.Attempt]], Iterable[records.Attempt]] | None = None,
         is_unscored_only: bool = False,
     ) -> None:
         if feedback_source == "self_tests" and suite_writer is None:
@@ -101,7 +90,7 @@ class Runner:
         self.first_replies = FirstReplies([*self.tasks], silent_replies, folder)
         self.continued = continued
         self.is_unscored_only = is_unscored_only
-        self._begun: dict[str, list[Attempt]] = {}  # of loops without a result
+        self._begun: dict[str, list[records.Attempt]] = {}  # of loops without a result
         self._cancelled = threading.Event()
         self._is_over = False
 
@@ -190,7 +179,7 @@ class Runner:
         for result in self.ungraded:
             self.progress.task(self._grade(self.attempts[result.task_id][result.submitted - 1]))
 
-    def _round(self, tasks: list[Task]) -> None:
+    def _round(self, tasks: list[records.Task]) -> None:
         """Run the loop of each task; repeat unanswered tasks once, after the others."""
         self._each(self._task, tasks)
         self._each(self._task, self.set_aside.ready())
@@ -224,7 +213,7 @@ class Runner:
                 pass
             pool.shutdown()
 
-    def _task(self, task: Task) -> None:
+    def _task(self, task: records.Task) -> None:
         try:
             self._run_loop(task)
         except Unanswered as problem:
@@ -235,9 +224,9 @@ class Runner:
                 self.set_aside.note(task, problem, "reflector_error")
             raise
 
-    def _run_loop(self, task: Task) -> None:
+    def _run_loop(self, task: records.Task) -> None:
         start = time.monotonic()
-        attempts: list[Attempt] = []
+        attempts: list[records.Attempt] = []
         earlier = self.continued(self._begun.get(task.loop_id, [])) if self.continued else ()
         self._begun[task.loop_id] = attempts
         for attempt in self.loop().attempts(teach(task, self.feedback_source, self._suite(task)), earlier):
@@ -260,7 +249,7 @@ class Runner:
             self.rounds.finished(task, attempts)
         self.progress.task(self._grade(attempts[result.submitted - 1]))
 
-    def _suite(self, task: Task) -> tuple[str, ...]:
+    def _suite(self, task: records.Task) -> tuple[str, ...]:
         """Tests written by the model for `task`, once per run; () unless they are the feedback."""
         if self.suite_writer is None or self.feedback_source != "self_tests":
             return ()
@@ -274,30 +263,30 @@ class Runner:
             self.suites[task.loop_id] = written
         return self.suites[task.loop_id].tests
 
-    def _grade(self, attempt: Attempt) -> Grade:
+    def _grade(self, attempt: records.Attempt) -> records.Grade:
         """Record the hidden verdict on an attempt. Loops never see it; curves need those that were not submitted."""
         grade = self.judge.grade(self.tasks[attempt.task_id], attempt.number, attempt.trajectory.solution)
         self.folder.append("grades.jsonl", grade)
         return grade
 
-    def _judge_suite(self, written: WrittenTests) -> None:
+    def _judge_suite(self, written: records.WrittenTests) -> None:
         """Run the canonical solution against each written test separately, since a test may hang."""
         task = self.tasks[written.task_id]
         runs = [run_tests(self.judge.sandbox, task, task.canonical_program, (test,)) for test in written.tests]
         checks = tuple(check for run in runs for check in run.checks)
-        self.folder.append("suite_verdicts.jsonl", SuiteVerdict(task_id=task.loop_id, checks=checks))
+        self.folder.append("suite_verdicts.jsonl", records.SuiteVerdict(task_id=task.loop_id, checks=checks))
 
-    def _unjudged_suites(self) -> list[WrittenTests]:
+    def _unjudged_suites(self) -> list[records.WrittenTests]:
         judged = self.folder.suite_verdicts
         waiting = (written for task_id, written in self.suites.items() if task_id not in judged)
         return [w for w in waiting if w.tests and self.tasks[w.task_id].canonical_solution.strip()]
 
 
 def result_of(
-    task: Task, attempts: Sequence[Attempt], feedback_source: str, seconds: float, split: str = ""
-) -> TaskResult:
+    task: records.Task, attempts: Sequence[records.Attempt], feedback_source: str, seconds: float, split: str = ""
+) -> records.TaskResult:
     """The end of a loop, of these `attempts` at `task`."""
-    return TaskResult(
+    return records.TaskResult(
         task_id=task.loop_id,
         attempts=len(attempts),
         submitted=submitted_at(attempts).number,
@@ -312,7 +301,7 @@ def result_of(
     )
 
 
-def teach(task: Task, feedback_source: str, written: tuple[str, ...] = ()) -> Task:
+def teach(task: records.Task, feedback_source: str, written: tuple[str, ...] = ()) -> records.Task:
     """The task as the loop sees it. `written`: tests written by the model.
 
     Only `oracle` turns hidden tests into feedback.
@@ -331,11 +320,11 @@ class SetAsideTasks:
     def __init__(self, folder: RunFolder, limit: int) -> None:
         self.folder = folder
         self.limit = limit
-        self._tasks: dict[str, tuple[Task, Unanswered]] = {}
+        self._tasks: dict[str, tuple[records.Task, Unanswered]] = {}
         self._failures = 0
         self._lock = threading.Lock()
 
-    def add(self, task: Task, problem: Unanswered) -> None:
+    def add(self, task: records.Task, problem: Unanswered) -> None:
         """Set `task` aside.
 
         Raises Unanswered: `problem` is lasting, or more than `limit` consecutive tasks had no answer.
@@ -350,12 +339,13 @@ class SetAsideTasks:
                 many = f"{self._failures} loops in a row had no answer, so the run stops. The last: "
                 raise Unanswered(many + text, problem.outcome)
 
-    def note(self, task: Task, problem: Exception, outcome: str) -> str:
+    def note(self, task: records.Task, problem: Exception, outcome: str) -> str:
         """Record the exception that ended the loop of `task`; return it in one line."""
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         text, judged = one_line(problem), getattr(problem, "judged", None)
         self.folder.append(
-            "set_aside.jsonl", SetAside(task_id=task.loop_id, outcome=outcome, problem=text, at=now, judged=judged)
+            "set_aside.jsonl",
+            records.SetAside(task_id=task.loop_id, outcome=outcome, problem=text, at=now, judged=judged),
         )
         return text
 
@@ -364,7 +354,7 @@ class SetAsideTasks:
         with self._lock:
             self._failures = 0
 
-    def ready(self) -> list[Task]:
+    def ready(self) -> list[records.Task]:
         """Return the tasks in the order in which they were set aside, and clear the list."""
         with self._lock:
             tasks = [task for task, _ in self._tasks.values()]

@@ -19,44 +19,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
-from sqlalchemy import (
-    URL,
-    BigInteger,
-    Boolean,
-    ClauseElement,
-    Column,
-    Connection,
-    Double,
-    Engine,
-    Executable,
-    Identity,
-    Index,
-    Integer,
-    LargeBinary,
-    MetaData,
-    Select,
-    Table,
-    Text,
-    and_,
-    bindparam,
-    create_engine,
-    delete,
-    event,
-    func,
-    inspect,
-    make_url,
-    or_,
-    select,
-)
+import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import JSONB
-from sqlalchemy.exc import (
-    ArgumentError,
-    DBAPIError,
-    IntegrityError,
-    OperationalError,
-    ProgrammingError,
-    SQLAlchemyError,
-)
 from sqlalchemy.pool import PoolProxiedConnection
 
 from reflexion_lab.errors import ConfigError, LabError, StoreError
@@ -85,22 +49,23 @@ ADVICE = (
     (("connect", "refused", "terminated", "closed"), "is the server up, and are host, user and password right?"),
 )
 
-METADATA = MetaData()
+METADATA = sa.MetaData()
 
 
-def _column(name: str, kind: Any, **options: Any) -> Column[Any]:
-    return Column(name, kind, nullable=False, **options)
+def _column(name: str, kind: Any, **options: Any) -> sa.Column[Any]:
+    return sa.Column(name, kind, nullable=False, **options)
 
 
-def _records(name: str, *columns: Column[Any] | Index) -> Table:
+def _records(name: str, *columns: sa.Column[Any] | sa.Index) -> sa.Table:
     """`exact` is a record's text where JSONB would alter it, else NULL. `seq` orders records without a sort."""
-    return Table(
+    number = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+    return sa.Table(
         name,
         METADATA,
-        Column("seq", BigInteger().with_variant(Integer(), "sqlite"), Identity(always=True), primary_key=True),
-        _column("id", Text, unique=True),
-        _column("body", Text().with_variant(JSONB(), "postgresql")),
-        Column("exact", Text),
+        sa.Column("seq", number, sa.Identity(always=True), primary_key=True),
+        _column("id", sa.Text, unique=True),
+        _column("body", sa.Text().with_variant(JSONB(), "postgresql")),
+        sa.Column("exact", sa.Text),
         *columns,
     )
 
@@ -109,58 +74,58 @@ def _records(name: str, *columns: Column[Any] | Index) -> Table:
 RECORDS = {
     "episodes": _records(
         "episodes",
-        _column("timestamp", Double, index=True),
-        *(_column(name, Text) for name in ("session_id", "task_id", "agent_id", "category", "words")),
-        _column("passed", Boolean),
-        _column("confidence", Double),
-        Index("episodes_by_task", "task_id", "seq"),
-        Index("episodes_by_session", "session_id", "seq"),
-        Index("episodes_by_agent", "agent_id", "seq"),
-        Index("episodes_by_category", "category", "seq"),
+        _column("timestamp", sa.Double, index=True),
+        *(_column(name, sa.Text) for name in ("session_id", "task_id", "agent_id", "category", "words")),
+        _column("passed", sa.Boolean),
+        _column("confidence", sa.Double),
+        sa.Index("episodes_by_task", "task_id", "seq"),
+        sa.Index("episodes_by_session", "session_id", "seq"),
+        sa.Index("episodes_by_agent", "agent_id", "seq"),
+        sa.Index("episodes_by_category", "category", "seq"),
     ),
     "wisdom": _records("wisdom"),
     "items": _records("items"),
 }
-CALLS = Table(
+CALLS = sa.Table(
     "calls",
     METADATA,
-    _column("key", Text, primary_key=True),
+    _column("key", sa.Text, primary_key=True),
     # Text, since JSONB holds no NUL
-    *(_column(name, Text) for name in ("fingerprint", "request", "completion", "created_at")),
+    *(_column(name, sa.Text) for name in ("fingerprint", "request", "completion", "created_at")),
 )
-SPENDING = Table(
+SPENDING = sa.Table(
     "spending",
     METADATA,
-    _column("scope", Text, primary_key=True),
-    *(_column(name, BigInteger) for name in ("calls", "tokens")),
-    *(_column(name, Double) for name in ("cost", "seconds")),
+    _column("scope", sa.Text, primary_key=True),
+    *(_column(name, sa.BigInteger) for name in ("calls", "tokens")),
+    *(_column(name, sa.Double) for name in ("cost", "seconds")),
 )
-EXECUTIONS = Table("executions", METADATA, _column("key", Text, primary_key=True), _column("execution", Text))
-EMBEDDINGS = Table(
+EXECUTIONS = sa.Table("executions", METADATA, _column("key", sa.Text, primary_key=True), _column("execution", sa.Text))
+EMBEDDINGS = sa.Table(
     "embeddings",
     METADATA,
-    _column("fingerprint", Text, primary_key=True),
-    _column("digest", LargeBinary, primary_key=True),
-    _column("vector", LargeBinary),
-    _column("checksum", BigInteger),
+    _column("fingerprint", sa.Text, primary_key=True),
+    _column("digest", sa.LargeBinary, primary_key=True),
+    _column("vector", sa.LargeBinary),
+    _column("checksum", sa.BigInteger),
 )
 """`digest`: SHA-256 of the text; `vector`: little-endian float32; `checksum`: CRC-32 of `vector`."""
 
 
-def parsed(place: str | Path, key: str) -> URL:
+def parsed(place: str | Path, key: str) -> sa.URL:
     """The URL of a place. Raises ConfigError for the config `key`, without the URL, which may contain a password."""
     if isinstance(place, Path) or ":/" not in place:
-        return URL.create("sqlite", database=str(place))
+        return sa.URL.create("sqlite", database=str(place))
     try:
-        url = make_url(place)
-    except (ArgumentError, ValueError):
+        url = sa.make_url(place)
+    except (sa.exc.ArgumentError, ValueError):
         raise ConfigError(f"{key}: the URL cannot be read", expected=EXPECTED) from None
     if url.drivername == "postgresql":
         url = url.set(drivername="postgresql+psycopg")
     try:
         url.get_dialect()
         has_upsert = hasattr(_dialect(url.get_backend_name()).Insert, "on_conflict_do_update")
-    except (ImportError, AttributeError, ArgumentError):
+    except (ImportError, AttributeError, sa.exc.ArgumentError):
         has_upsert = False
     if not has_upsert:
         raise ConfigError(key, f"{url.drivername}://", EXPECTED)
@@ -169,7 +134,7 @@ def parsed(place: str | Path, key: str) -> URL:
     return url
 
 
-def without_password(url: URL) -> str:
+def without_password(url: sa.URL) -> str:
     """The URL for messages, without any password; the path of a SQLite file."""
     if url.get_backend_name() == "sqlite":
         return str(url.database)
@@ -202,7 +167,7 @@ class Database:
     def __init__(
         self,
         place: str | Path,
-        tables: Sequence[Table],
+        tables: Sequence[sa.Table],
         key: str = "store.place",
         *,
         error: type[LabError] = StoreError,
@@ -219,7 +184,7 @@ class Database:
         self._lock, self._opening = threading.Lock(), threading.Lock()
         dialect: Any = self.url.get_dialect()
         self._dialect = dialect(paramstyle="named" if self.is_file else "pyformat")
-        self._engine: Engine | None = None
+        self._engine: sa.Engine | None = None
         self._mine = threading.local()
         self._one: PoolProxiedConnection | None = None
         """The connection to a file: with a connection each, threads contend for locks of the file."""
@@ -239,7 +204,7 @@ class Database:
                 self._engine.dispose()
             self._engine = self._one = None
 
-    def compiled(self, statement: ClauseElement, names: Sequence[str] | None = None) -> Statement:
+    def compiled(self, statement: sa.ClauseElement, names: Sequence[str] | None = None) -> Statement:
         """A statement without lists of values; `names` are the columns that it sets. It is executed by the driver:
         SQLAlchemy takes ten times as long as SQLite.
         """
@@ -247,7 +212,11 @@ class Database:
         return Statement(str(whole), {name: value for name, value in whole.params.items() if value is not None})
 
     def inserted(
-        self, table: Table, where: Any = None, returns: Iterable[Any] = (), replaced_by: Mapping[str, Any] | None = None
+        self,
+        table: sa.Table,
+        where: Any = None,
+        returns: Iterable[Any] = (),
+        replaced_by: Mapping[str, Any] | None = None,
     ) -> Statement:
         """Insert rows; stored ones of the same key that fit `where` take the new values, or those of `replaced_by`."""
         names = [column.name for column in table.c if column.name != "seq"]
@@ -293,10 +262,10 @@ class Database:
     def rows(self, statement: Statement, values: Values, verb: str = "used") -> list[Any]:
         return self.transaction(lambda execute: execute(statement, values), verb)
 
-    def stream(self, statement: Executable, verb: str = "read") -> Iterator[Sequence[Any]]:
+    def stream(self, statement: sa.Executable, verb: str = "read") -> Iterator[Sequence[Any]]:
         """The rows in parts, as they are stored now."""
 
-        def begun() -> tuple[Connection, Any]:
+        def begun() -> tuple[sa.Connection, Any]:
             connection = self._opened().connect()
             try:
                 return connection, connection.execution_options(yield_per=ROWS).execute(statement)
@@ -309,18 +278,18 @@ class Database:
             with connection:
                 yield from rows.partitions()
 
-    def selected(self, statement: Executable) -> list[Any]:
+    def selected(self, statement: sa.Executable) -> list[Any]:
         return [row for rows in self.stream(statement) for row in rows]
 
     @contextmanager
     def claimed(self, key: str) -> Iterator[None]:
         """Hold `key` on a server; who else claims it waits until this ends, or its process."""
 
-        def hold() -> Connection:
+        def hold() -> sa.Connection:
             connection = self._opened().connect().execution_options(isolation_level="AUTOCOMMIT")
             connection.detach()  # closing it releases the lock
             try:
-                connection.execute(select(func.pg_advisory_lock(int(key[:15], 16))))
+                connection.execute(sa.select(sa.func.pg_advisory_lock(int(key[:15], 16))))
             except BaseException:
                 connection.close()
                 raise
@@ -333,7 +302,7 @@ class Database:
             yield
         finally:
             self._mine.connection = None
-            with suppress(SQLAlchemyError):  # a lost connection has ended the transaction, too
+            with suppress(sa.exc.SQLAlchemyError):  # a lost connection has ended the transaction, too
                 connection.close()
 
     @contextmanager
@@ -341,8 +310,8 @@ class Database:
         """Convert a database error: the place cannot be `verb`."""
         try:
             yield
-        except (SQLAlchemyError, OSError, ImportError, self._driver.Error) as problem:
-            inner = problem.orig if isinstance(problem, DBAPIError) and problem.orig else problem
+        except (sa.exc.SQLAlchemyError, OSError, ImportError, self._driver.Error) as problem:
+            inner = problem.orig if isinstance(problem, sa.exc.DBAPIError) and problem.orig else problem
             reason = " ".join(str(inner).split())[:300]
             signs = ((sign, advice) for words, advice in ADVICE for sign in words)
             advice = next((advice for sign, advice in signs if sign in reason.casefold()), "check the database")
@@ -355,7 +324,7 @@ class Database:
         while True:
             try:
                 return work()
-            except (OperationalError, self._driver.OperationalError):
+            except (sa.exc.OperationalError, self._driver.OperationalError):
                 since = since or time.monotonic()
                 if self.is_file or self._engine is None or not may() or time.monotonic() - since >= self.patience:
                     raise
@@ -365,7 +334,7 @@ class Database:
     def _driver(self) -> Any:
         return self._engine.dialect.loaded_dbapi if self._engine else sqlite3
 
-    def _opened(self) -> Engine:
+    def _opened(self) -> sa.Engine:
         with self._opening:
             if self._engine is None:
                 engine = self._connectable()
@@ -378,16 +347,16 @@ class Database:
                 self._engine = engine
             return self._engine
 
-    def _connectable(self) -> Engine:
+    def _connectable(self) -> sa.Engine:
         if not self.is_file:
-            engine = create_engine(
+            engine = sa.create_engine(
                 self.url,
                 max_overflow=-1,
                 json_serializer=str,
                 json_deserializer=_same,
                 connect_args={name: value for name, value in ALIVE.items() if name not in self.url.query},
             )
-            event.listen(engine, "connect", _alive)
+            sa.event.listen(engine, "connect", _alive)
             return engine
         path, is_uri = self.path, "uri" in self.url.query
         url = self.url if is_uri else self.url.set(database=str(path))
@@ -398,13 +367,13 @@ class Database:
             raise FileNotFoundError("no such file")
         elif not os.access(path.parent, os.W_OK, effective_ids=True) and not Path(f"{path}-wal").exists():
             # readers of a write-ahead log write a file next to it
-            url = URL.create("sqlite", database=path.as_uri(), query={"immutable": "1", "uri": "true"})
+            url = sa.URL.create("sqlite", database=path.as_uri(), query={"immutable": "1", "uri": "true"})
         arguments = {"timeout": BUSY_SECONDS, "check_same_thread": False}
-        engine = create_engine(url, max_overflow=-1, connect_args=arguments)
-        event.listen(engine, "connect", _read_only if self._readonly else _prepare)
+        engine = sa.create_engine(url, max_overflow=-1, connect_args=arguments)
+        sa.event.listen(engine, "connect", _read_only if self._readonly else _prepare)
         return engine
 
-    def _create(self, engine: Engine) -> None:
+    def _create(self, engine: sa.Engine) -> None:
         """Create the missing tables, perhaps while other processes do."""
         for attempt in range(1, ATTEMPTS + 1):
             if not (missing := self._missing(engine)):
@@ -414,14 +383,14 @@ class Database:
                     with engine.connect() as connection:
                         connection.exec_driver_sql("PRAGMA journal_mode = WAL")
                 METADATA.create_all(engine, missing)
-            except (OperationalError, ProgrammingError, IntegrityError):
+            except (sa.exc.OperationalError, sa.exc.ProgrammingError, sa.exc.IntegrityError):
                 if attempt == ATTEMPTS:
                     raise
                 time.sleep(random.uniform(0.01, 0.1))
 
-    def _missing(self, engine: Engine) -> list[Table]:
+    def _missing(self, engine: sa.Engine) -> list[sa.Table]:
         with engine.connect() as connection:
-            known = inspect(connection)
+            known = sa.inspect(connection)
             present = set(known.get_table_names())
             for table in self._tables:
                 if table.name in present and {it["name"] for it in known.get_columns(table.name)} != {*table.c.keys()}:
@@ -502,7 +471,7 @@ class Sql:
         self._database = Database(place, [*RECORDS.values()])
         self.place = self._database.place
         self._upserts = {name: self._database.inserted(table) for name, table in RECORDS.items()}
-        self._alone = self._database.compiled(select(func.pg_advisory_xact_lock(1)))
+        self._alone = self._database.compiled(sa.select(sa.func.pg_advisory_xact_lock(1)))
         self._database.open()
 
     def append(self, records: Sequence[Stored]) -> None:
@@ -537,20 +506,20 @@ class Sql:
 
     def prune(self, before: float) -> int:
         table = RECORDS["episodes"]
-        old = delete(table).where(table.c.timestamp <= bindparam("before")).returning(table.c.seq)
+        old = sa.delete(table).where(table.c.timestamp <= sa.bindparam("before")).returning(table.c.seq)
         return len(self._database.rows(self._database.compiled(old), {"before": before}, "pruned"))
 
     def clear(self) -> None:
         def work(execute: Execute) -> None:
             for table in RECORDS.values():
-                execute(self._database.compiled(delete(table)), {})
+                execute(self._database.compiled(sa.delete(table)), {})
 
         self._database.transaction(work, "cleared")
 
     def close(self) -> None:
         self._database.close()
 
-    def _records(self, statement: Select[Any], kind: type[S]) -> Iterator[S]:
+    def _records(self, statement: sa.Select[Any], kind: type[S]) -> Iterator[S]:
         decoder = msgspec.json.Decoder(kind)
         for rows in self._database.stream(statement):
             with collector_paused():
@@ -567,11 +536,11 @@ class Sql:
             ) from None
 
 
-def _bodies(table: Table) -> Select[Any]:
-    return select(table.c.body, table.c.exact)
+def _bodies(table: sa.Table) -> sa.Select[Any]:
+    return sa.select(table.c.body, table.c.exact)
 
 
-def _narrowed(search: Search) -> Select[Any]:
+def _narrowed(search: Search) -> sa.Select[Any]:
     columns = RECORDS["episodes"].c
     wanted = {"task_id": search.task_id, "session_id": search.session_id, "agent_id": search.agent_id}
     clauses: list[Any] = [columns[name] == _narrow(value) for name, value in wanted.items() if value]
@@ -583,7 +552,7 @@ def _narrowed(search: Search) -> Select[Any]:
         clauses.append(columns.confidence >= search.min_confidence)
     if search.keywords:
         holds = [columns.words.contains(_plain(key.casefold())[:NARROWING], autoescape=True) for key in search.keywords]
-        clauses.append((and_ if search.every_keyword else or_)(*holds))
+        clauses.append((sa.and_ if search.every_keyword else sa.or_)(*holds))
     return _bodies(RECORDS["episodes"]).where(*clauses).order_by(columns.seq.desc())
 
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from reflexion_lab import records
 from reflexion_lab.agent.critique.convergence import improvement_score
 from reflexion_lab.analysis.report import pieces
 from reflexion_lab.analysis.report.cells import listed
@@ -21,20 +22,6 @@ from reflexion_lab.loop.policy import FRESH, is_tree, with_parents
 from reflexion_lab.loop.selection import submitted_at
 from reflexion_lab.memory.curators.history import Timeline
 from reflexion_lab.memory.episodic import episode_of
-from reflexion_lab.records import (
-    ITEM_SOURCE,
-    Attempt,
-    Episode,
-    Grade,
-    Item,
-    Message,
-    Retrieved,
-    Step,
-    Task,
-    Update,
-    Wisdom,
-    identity,
-)  # fmt: skip
 from reflexion_lab.text.replies.answers import RULES
 
 OPEN = 2
@@ -72,23 +59,23 @@ class Turn(NamedTuple):
     """A step, prepared for the template."""
 
     number: int
-    step: Step
+    step: records.Step
     lines: list[Line]
     """Lines of its draft; [] without one, or for the draft before unchanged."""
     remark: str
     """Remark on the lines."""
     improvement: float | None
     """Improvement on the draft judged before; None without two critiques."""
-    received: tuple[Message, ...]
+    received: tuple[records.Message, ...]
     """Messages that the turn before had not received."""
     known: str
     """Remark on the messages already received; "" for none."""
     is_open: bool
 
 
-def turns(steps: Sequence[Step]) -> Iterator[Turn]:
+def turns(steps: Sequence[records.Step]) -> Iterator[Turn]:
     """Each draft as its difference to the one before."""
-    draft, name, received, judged = "", "", tuple[Message, ...](), None
+    draft, name, received, judged = "", "", tuple[records.Message, ...](), None
     for number, step in enumerate(steps, 1):
         changed, remark = program(step.program, draft, name) if step.program else ([], "")
         again = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(received, step.messages, strict=False)))
@@ -177,7 +164,7 @@ class MemoryItem(NamedTuple):
     """Its content; [] if the run does not hold it."""
     is_own: bool
     """Its content is also shown with another attempt of the loop."""
-    retrieved: Retrieved | None
+    retrieved: records.Retrieved | None
 
 
 class Sources:
@@ -187,19 +174,19 @@ class Sources:
 
     def __init__(
         self,
-        attempts: Mapping[str, Sequence[Attempt]],
+        attempts: Mapping[str, Sequence[records.Attempt]],
         run_id: str = "",
-        wisdom: Iterable[Wisdom] = (),
+        wisdom: Iterable[records.Wisdom] = (),
         timeline: Timeline | None = None,
         rounds: Mapping[str, int] | None = None,
-        updates: Iterable[Update] = (),
+        updates: Iterable[records.Update] = (),
     ) -> None:
         self._attempts = attempts
         self._run_id = run_id
         self._before = {entry.wisdom_id: entry for entry in wisdom}
         self._timeline = timeline or Timeline((), ())
         self._rounds = rounds or {}
-        self._calls: dict[str, list[Update]] = {}
+        self._calls: dict[str, list[records.Update]] = {}
         for update in updates:
             for task_id in update.task_ids:
                 self._calls.setdefault(task_id, []).append(update)
@@ -210,13 +197,13 @@ class Sources:
         wisdom = log.beginning.wisdom if log.beginning else ()
         return cls(log.attempts, log.manifest.run_id, wisdom, log.timeline, log.rounds, log.updates)
 
-    def calls(self, task_id: str) -> Sequence[Update]:
+    def calls(self, task_id: str) -> Sequence[records.Update]:
         """The calls of the curator to which the task's loop led."""
         return self._calls.get(task_id, ())
 
-    def memory_items(self, attempt: Attempt) -> list[MemoryItem]:
+    def memory_items(self, attempt: records.Attempt) -> list[MemoryItem]:
         """Items recalled for the attempt, in reading order."""
-        of: dict[str, Callable[[str, Attempt], tuple[str, Words]]] = {
+        of: dict[str, Callable[[str, records.Attempt], tuple[str, Words]]] = {
             "episode": self._episode, "wisdom": self._wisdom, "mistake": self._mistake, "item": self._item,
             "insight": lambda text, _: ("", [("text", text)]),
         }  # fmt: skip
@@ -229,7 +216,7 @@ class Sources:
             for kind, name, where, words in resolved
         ]
 
-    def _episode(self, name: str, reader: Attempt) -> tuple[str, Words]:
+    def _episode(self, name: str, reader: records.Attempt) -> tuple[str, Words]:
         attempts, where, last = self._loop(name, reader)
         if not last.isdecimal():
             return where, []
@@ -237,15 +224,15 @@ class Sources:
         source = next((attempt for attempt in attempts if attempt.number == int(last)), None)
         return where, list(_episode_fields(source)) if source else []
 
-    def _mistake(self, name: str, reader: Attempt) -> tuple[str, Words]:
+    def _mistake(self, name: str, reader: records.Attempt) -> tuple[str, Words]:
         """The id names the task, not the attempt: all failures there are listed."""
         attempts, where, _ = self._loop(name, reader)
         failed = [attempt for attempt in attempts if not attempt.evaluation.passed]
         return where, [(f"attempt {attempt.number}", _failure(attempt)) for attempt in failed]
 
-    def _loop(self, name: str, reader: Attempt) -> tuple[Sequence[Attempt], str, str]:
+    def _loop(self, name: str, reader: records.Attempt) -> tuple[Sequence[records.Attempt], str, str]:
         """The attempts of the loop that the id names, that loop in words, and the end of the id."""
-        parts = ITEM_SOURCE.fullmatch(name.replace(f"-{self._run_id}/", "-", 1) if self._run_id else name)
+        parts = records.ITEM_SOURCE.fullmatch(name.replace(f"-{self._run_id}/", "-", 1) if self._run_id else name)
         if not parts:
             return (), "", ""
         run, task, last = parts["run"] or self._run_id, parts["task"], parts["last"]
@@ -253,7 +240,7 @@ class Sources:
             return (), f"{task}, run {run}", last
         return self._attempts.get(task, ()), OWN if task == reader.task_id else task, last
 
-    def _wisdom(self, name: str, _: Attempt) -> tuple[str, Words]:
+    def _wisdom(self, name: str, _: records.Attempt) -> tuple[str, Words]:
         since = "" if name in self._before else ", as it stood at the end"
         entry = self._before.get(name) or self._extracted.get(name)
         if not entry:
@@ -263,7 +250,7 @@ class Sources:
         counts = f"{entry.frequency} attempts at {tasks}" if tasks else f"{entry.frequency} attempts"
         return counts + since, [(label, text) for label, text in words if text]
 
-    def _item(self, name: str, reader: Attempt) -> tuple[str, Words]:
+    def _item(self, name: str, reader: records.Attempt) -> tuple[str, Words]:
         """Sources of an item of the curator, and its contents as they were, with what became of them."""
         written = next((item for item in reader.written_items if item.item_id == name), None)
         number = self._rounds.get(reader.task_id, 0)
@@ -274,7 +261,7 @@ class Sources:
         words = {"section": item.section, "text": item.text, "counts": counted(item), "since": since}
         return listed(item.sources, NAMED), [(label, text) for label, text in words.items() if text]
 
-    def _since(self, item: Item, number: int) -> str:
+    def _since(self, item: records.Item, number: int) -> str:
         last, now = self._timeline.last(item.item_id)
         if last < number:
             return ""
@@ -283,7 +270,7 @@ class Sources:
         return f"changed up to round {last}: {now.text if now.text != item.text else counted(now)}".rstrip(": ")
 
     @cached_property
-    def _extracted(self) -> dict[str, Wisdom]:
+    def _extracted(self) -> dict[str, records.Wisdom]:
         """Wisdom from all attempts together; during the run memory held less."""
         from reflexion_lab.memory.lessons.wisdom import wisdom_of
 
@@ -291,21 +278,21 @@ class Sources:
         return {entry.wisdom_id: entry for entry in wisdom_of(map(_as_episode, every))}
 
 
-def counted(item: Item) -> str:
+def counted(item: records.Item) -> str:
     """`helpful 2, harmful 0`."""
     return ", ".join(f"{name} {n}" for name, n in item.counts.items())
 
 
-def _as_episode(attempt: Attempt) -> Episode:
+def _as_episode(attempt: records.Attempt) -> records.Episode:
     words = attempt.reflection
     if words:  # no store can hold a lone surrogate
         words = replace(words, root_cause=words.root_cause.encode(errors="replace").decode())
-    task_id, repetition = identity(attempt.task_id)
-    task = Task(task_id=task_id, repetition=repetition, prompt="", entry_point="")
+    task_id, repetition = records.identity(attempt.task_id)
+    task = records.Task(task_id=task_id, repetition=repetition, prompt="", entry_point="")
     return episode_of(task, replace(attempt, reflection=words), attempt.task_id, agent_id="")
 
 
-def _episode_fields(attempt: Attempt) -> Iterator[tuple[str, str]]:
+def _episode_fields(attempt: records.Attempt) -> Iterator[tuple[str, str]]:
     """Verdict and reflection of an episode."""
     yield "verdict", outcome_words(attempt)
     if words := attempt.reflection:
@@ -313,7 +300,7 @@ def _episode_fields(attempt: Attempt) -> Iterator[tuple[str, str]]:
         yield from ((label, text) for label, text in fields.items() if text.strip())
 
 
-def _failure(attempt: Attempt) -> str:
+def _failure(attempt: records.Attempt) -> str:
     failures = attempt.evaluation.failures
     if not failures:
         return outcome_words(attempt)
@@ -324,10 +311,10 @@ def _failure(attempt: Attempt) -> str:
 class Card(NamedTuple):
     """An attempt, prepared for the template."""
 
-    attempt: Attempt
-    before: Attempt | None
+    attempt: records.Attempt
+    before: records.Attempt | None
     """The attempt to whose program the difference is shown."""
-    grade: Grade | None
+    grade: records.Grade | None
     """The hidden verdict, if any."""
     is_submitted: bool
     lines: list[Line]
@@ -350,9 +337,9 @@ class Card(NamedTuple):
 
 
 def card(
-    attempt: Attempt,
-    before: Attempt | None = None,
-    grade: Grade | None = None,
+    attempt: records.Attempt,
+    before: records.Attempt | None = None,
+    grade: records.Grade | None = None,
     sources: Sources | None = None,
     is_submitted: bool = False,
 ) -> Card:
@@ -368,7 +355,7 @@ def card(
 
 
 def cards(
-    attempts: Sequence[Attempt], grades: Mapping[tuple[str, int], Grade], sources: Sources | None = None
+    attempts: Sequence[records.Attempt], grades: Mapping[tuple[str, int], records.Grade], sources: Sources | None = None
 ) -> Iterator[Card]:
     """Cards of one loop, oldest first; without `sources`, memory items are resolved within the loop."""
     sources = sources or Sources({attempts[0].task_id: attempts})
@@ -378,8 +365,8 @@ def cards(
 
 
 def history(
-    attempts: Sequence[Attempt],
-    grades: Mapping[tuple[str, int], Grade],
+    attempts: Sequence[records.Attempt],
+    grades: Mapping[tuple[str, int], records.Grade],
     sources: Sources | None = None,
     label: str = "",
 ) -> str:

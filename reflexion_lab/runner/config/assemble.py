@@ -20,6 +20,7 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from reflexion_lab import records
 from reflexion_lab.agent.models.cache import CachedModel
 from reflexion_lab.agent.reflectors.reviewed import Reviewed
 from reflexion_lab.errors import ConfigError, FolderError
@@ -30,17 +31,6 @@ from reflexion_lab.memory.archive import Archive, Rounds, is_begun_with, run_ids
 from reflexion_lab.memory.episodic import EpisodicMemory, NoSharedMemory
 from reflexion_lab.memory.reflection_files import ReflectionFiles
 from reflexion_lab.protocols import Sandbox, Store, Tracker
-from reflexion_lab.records import (
-    Episode,
-    Evaluation,
-    Item,
-    Manifest,
-    Provenance,
-    Recollection,
-    Reflection,
-    Trajectory,
-    Wisdom,
-)
 from reflexion_lab.runner.config.build import Config, build, construct, fixed, has_durable_store, job_overrides, takes
 from reflexion_lab.runner.config.check import arm_warnings, check
 from reflexion_lab.runner.config.compose import restored
@@ -252,7 +242,7 @@ def begin_rounds(archive: Archive, cfg: RunConfig, folder: RunFolder, frozen: Co
 def _begin_with(others: InitialItems, archive: Archive, cfg: RunConfig, held_out: Collection[str]) -> None:
     """Store those items of another run that the store has never had, and warn of what a reader would not expect."""
     if not cfg.memory.shared.items.frozen:
-        stored = {item.item_id for item in archive.store.read(Item)}
+        stored = {item.item_id for item in archive.store.read(records.Item)}
         owner = method_of(cfg.curator)
         archive.store.append([replace(item, owner=owner) for item in others.items if item.item_id not in stored])
     if (method := method_of(cfg.curator)) != others.method:
@@ -333,19 +323,19 @@ def loop_factory(
             files=files,
             heading=cfg.memory.heading,
         )
-        first = bounded(reflector, "reflect", "reflector", kinds=(Reflection, NoneType))
+        first = bounded(reflector, "reflect", "reflector", kinds=(records.Reflection, NoneType))
         return Reflexion(
-            actor=bounded(actor, "act", "actor", "critic", "reviser", kinds=(Trajectory,)),
-            evaluator=bounded(parts["evaluator"], "evaluate", "evaluator", kinds=(Evaluation,)),
+            actor=bounded(actor, "act", "actor", "critic", "reviser", kinds=(records.Trajectory,)),
+            evaluator=bounded(parts["evaluator"], "evaluate", "evaluator", kinds=(records.Evaluation,)),
             reflector=construct("quality", Reviewed, first=first, **quality),
-            memory=bounded(memory, "recall", "recall", "retriever", "embedder", kinds=(Recollection,)),
+            memory=bounded(memory, "recall", "recall", "retriever", "embedder", kinds=(records.Recollection,)),
             **of_run,
         )
 
     return loop
 
 
-def _provenance(cfg: RunConfig) -> Provenance:
+def _provenance(cfg: RunConfig) -> records.Provenance:
     from reflexion_lab.tasks.sandbox.sandbox import slowness
 
     overrides, launcher = job_overrides()
@@ -361,8 +351,8 @@ def _provenance(cfg: RunConfig) -> Provenance:
 
 
 def run_manifest(
-    cfg: RunConfig, benchmark: Benchmark, models: Models, isolation: Sequence[str], origin: Provenance
-) -> Manifest:
+    cfg: RunConfig, benchmark: Benchmark, models: Models, isolation: Sequence[str], origin: records.Provenance
+) -> records.Manifest:
     """The manifest of the run.
 
     Raises ConfigError: the run to resume began with another config; DataError: its study cannot be read.
@@ -388,7 +378,7 @@ def run_manifest(
     return manifest
 
 
-def manifest_of(composed: RunConfig | Config, is_asked: bool = True) -> Manifest:
+def manifest_of(composed: RunConfig | Config, is_asked: bool = True) -> records.Manifest:
     """The manifest that a run of this config would begin with, without the state of sandbox and study.
 
     A pool that holds no run yet, or is the run root, stands for runs of the study. `is_asked`: as of `load_models`.
@@ -431,16 +421,16 @@ def _store_state(cfg: RunConfig, archive: Archive | None) -> str:
             is_filled = bool(known.episodes or known.wisdom or known.items)
         else:
             read = archive.store.read
-            is_filled = any(True for _ in chain(read(Episode), read(Wisdom), read(Item)))
+            is_filled = any(True for _ in chain(read(records.Episode), read(records.Wisdom), read(records.Item)))
     return "filled" if is_filled else "empty"
 
 
-def pool_of(cfg: RunConfig, manifest: Manifest, known: Collection[str]) -> dict[str, str]:
+def pool_of(cfg: RunConfig, manifest: records.Manifest, known: Collection[str]) -> dict[str, str]:
     """Digests of the runs whose reflections the run of `manifest` reads; `known` and errors as of `pool_digests`."""
     return pool_digests(cfg.reflector["pool"], cfg.seed, manifest, known)
 
 
-def open_folder(cfg: RunConfig, manifest: Manifest) -> RunFolder:
+def open_folder(cfg: RunConfig, manifest: records.Manifest) -> RunFolder:
     """A new run folder with its manifest, or the folder to resume."""
     if cfg.resume is not None:
         return RunFolder.existing(cfg.resume)

@@ -39,27 +39,13 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from reflexion_lab import records
 from reflexion_lab.errors import DataError, FolderError
 from reflexion_lab.io import files
 from reflexion_lab.io.files import DRAFT, FULL, UNREADABLE, Scratch, check
-from reflexion_lab.records import (
-    SCHEMA_VERSION,
-    Attempt,
-    Beginning,
-    Grade,
-    Manifest,
-    Record,
-    Resumption,
-    SetAside,
-    SuiteVerdict,
-    TaskResult,
-    Update,
-    Usage,
-    WrittenTests,
-)
 from reflexion_lab.runner.folder import registration
 
-R = TypeVar("R", bound=Record)
+R = TypeVar("R", bound=records.Record)
 S = TypeVar("S")
 T = TypeVar("T")
 
@@ -74,7 +60,7 @@ IRREPLACEABLE = "restore it from a copy, or begin again: replies that were paid 
 BY_HAND = "restore the file from a copy, or delete that line and resume: what it held is done again"
 
 
-class Digest(Record, frozen=True, kw_only=True):
+class Digest(records.Record, frozen=True, kw_only=True):
     sha256: str
     """In hex."""
     lines: int
@@ -84,7 +70,7 @@ class Digest(Record, frozen=True, kw_only=True):
 _DECODER = msgspec.json.Decoder(dict[str, Digest])
 
 
-class _Place(Record, frozen=True):
+class _Place(records.Record, frozen=True):
     task_id: str
     number: int
 
@@ -123,7 +109,7 @@ class RunFolder:
         return folder
 
     @classmethod
-    def create(cls, root: Path, manifest: Manifest, fill: Callable[[Path], object] | None = None) -> RunFolder:
+    def create(cls, root: Path, manifest: records.Manifest, fill: Callable[[Path], object] | None = None) -> RunFolder:
         """A new folder in `root`, named by its run. A kill leaves either the complete folder or none.
 
         `fill`: writes further files into the folder before it gets its name.
@@ -147,19 +133,19 @@ class RunFolder:
                 manifest = replace(manifest, run_id=later)
 
     @property
-    def manifest(self) -> Manifest:
+    def manifest(self) -> records.Manifest:
         path = self.path / "manifest.json"
         try:
-            manifest = msgspec.json.decode(path.read_bytes(), type=Manifest)
+            manifest = msgspec.json.decode(path.read_bytes(), type=records.Manifest)
         except UNREADABLE as problem:
-            expected = f"a manifest of schema {SCHEMA_VERSION}"
+            expected = f"a manifest of schema {records.SCHEMA_VERSION}"
             raise FolderError(f"{path}: {problem}", expected=expected, hint=IRREPLACEABLE) from None
-        if manifest.schema_version > SCHEMA_VERSION:
+        if manifest.schema_version > records.SCHEMA_VERSION:
             hint = "use the version of reflexion_lab that wrote it, or a newer one"
-            raise FolderError(path, f"schema {manifest.schema_version}", f"{SCHEMA_VERSION} at most", hint)
+            raise FolderError(path, f"schema {manifest.schema_version}", f"{records.SCHEMA_VERSION} at most", hint)
         return manifest
 
-    def write_manifest(self, manifest: Manifest) -> None:
+    def write_manifest(self, manifest: records.Manifest) -> None:
         self.path.mkdir(parents=True, exist_ok=True)
         self.write_json("manifest.json", msgspec.to_builtins(manifest))
 
@@ -178,11 +164,11 @@ class RunFolder:
         return None
 
     @property
-    def beginning(self) -> Beginning | None:
+    def beginning(self) -> records.Beginning | None:
         """Contents of memory at the start of the run; None if its tasks share none."""
         return read_beginning(self.path / "memory.json")
 
-    def append(self, name: str, record: Record) -> None:
+    def append(self, name: str, record: records.Record) -> None:
         """Append one line to `name`, in whole or not at all.
 
         Raises FolderLost: the file, or the folder, is no longer the one that was opened; OSError: the disk is full, or
@@ -277,14 +263,14 @@ class RunFolder:
         )
 
     @property
-    def attempts(self) -> dict[str, list[Attempt]]:
+    def attempts(self) -> dict[str, list[records.Attempt]]:
         """Attempts by task, in order; of a restarted loop, the attempts since its last restart."""
         return dict(self.stored_attempts)
 
-    def each_attempt(self) -> Iterator[Attempt]:
+    def each_attempt(self) -> Iterator[records.Attempt]:
         """The same attempts in order of completion, with only one in memory at a time."""
         lines = {line for by_number in self.stored_attempts.lines.values() for line in by_number.values()}
-        yield from (attempt for _, attempt in self._read("attempts.jsonl", Attempt, lines))
+        yield from (attempt for _, attempt in self._read("attempts.jsonl", records.Attempt, lines))
 
     @property
     def written_attempts(self) -> list[tuple[str, int]]:
@@ -300,13 +286,13 @@ class RunFolder:
         return StoredAttempts(self.path / "attempts.jsonl", by_task)
 
     @property
-    def results(self) -> dict[str, TaskResult]:
-        return {result.task_id: result for _, result in self._read("results.jsonl", TaskResult)}
+    def results(self) -> dict[str, records.TaskResult]:
+        return {result.task_id: result for _, result in self._read("results.jsonl", records.TaskResult)}
 
     @property
-    def grades(self) -> dict[tuple[str, int], Grade]:
+    def grades(self) -> dict[tuple[str, int], records.Grade]:
         """Hidden verdicts by task and attempt number."""
-        return {(grade.task_id, grade.number): grade for _, grade in self._read("grades.jsonl", Grade)}
+        return {(grade.task_id, grade.number): grade for _, grade in self._read("grades.jsonl", records.Grade)}
 
     @property
     def graded(self) -> set[tuple[str, int]]:
@@ -314,30 +300,30 @@ class RunFolder:
         return {(grade.task_id, grade.number) for _, grade in self._read("grades.jsonl", _Place)}
 
     @property
-    def written_tests(self) -> dict[str, WrittenTests]:
-        return {written.task_id: written for _, written in self._read("written_tests.jsonl", WrittenTests)}
+    def written_tests(self) -> dict[str, records.WrittenTests]:
+        return {written.task_id: written for _, written in self._read("written_tests.jsonl", records.WrittenTests)}
 
     @property
-    def updates(self) -> list[Update]:
+    def updates(self) -> list[records.Update]:
         """Calls of the curator, in order."""
-        return [update for _, update in self._read("operations.jsonl", Update)]
+        return [update for _, update in self._read("operations.jsonl", records.Update)]
 
     @property
-    def suite_verdicts(self) -> dict[str, SuiteVerdict]:
+    def suite_verdicts(self) -> dict[str, records.SuiteVerdict]:
         """Verdicts of the canonical solution on the written tests, by task."""
-        return {verdict.task_id: verdict for _, verdict in self._read("suite_verdicts.jsonl", SuiteVerdict)}
+        return {verdict.task_id: verdict for _, verdict in self._read("suite_verdicts.jsonl", records.SuiteVerdict)}
 
     @property
-    def paid(self) -> Usage:
+    def paid(self) -> records.Usage:
         """Usage of all starts, without cached attempts, and without calls of attempts that never ended."""
         lines = (
             line
             for path in (self.path, self.path / "dropped")
-            for line in RunFolder(path)._read("attempts.jsonl", Attempt)
+            for line in RunFolder(path)._read("attempts.jsonl", records.Attempt)
         )
         usages = [usage for _, attempt in lines if not attempt.trajectory.cached for usage in attempt.usage.values()]
         usages += [written.usage for written in self.written_tests.values()] + [update.usage for update in self.updates]
-        return sum(usages, Usage())
+        return sum(usages, records.Usage())
 
     @property
     def unfinished_calls(self) -> int:
@@ -347,14 +333,14 @@ class RunFolder:
         return sum(usage.calls for attempt in paid for usage in attempt.usage.values())
 
     @property
-    def set_aside(self) -> list[SetAside]:
+    def set_aside(self) -> list[records.SetAside]:
         """Loops that ended without an answer of the model, in order."""
-        return [loop for _, loop in self._read("set_aside.jsonl", SetAside)]
+        return [loop for _, loop in self._read("set_aside.jsonl", records.SetAside)]
 
     @property
-    def resumptions(self) -> list[Resumption]:
+    def resumptions(self) -> list[records.Resumption]:
         """Resumptions of an interrupted run, in order."""
-        return [resumption for _, resumption in self._read("resumptions.jsonl", Resumption)]
+        return [resumption for _, resumption in self._read("resumptions.jsonl", records.Resumption)]
 
     def _read(self, name: str, kind: type[R], only: Collection[int] | None = None) -> Iterator[tuple[int, R]]:
         """Records of a file with their line numbers, from 1; `only`: restricted to these lines."""
@@ -375,7 +361,7 @@ class RunFolder:
                     self.torn += 1
 
 
-class StoredAttempts(Mapping[str, list[Attempt]]):
+class StoredAttempts(Mapping[str, list[records.Attempt]]):
     """Attempts in a file, by task, given the numbers of their lines from 1 by their own numbers."""
 
     def __init__(self, path: Path, lines: Mapping[str, Mapping[int, int]]) -> None:
@@ -387,7 +373,7 @@ class StoredAttempts(Mapping[str, list[Attempt]]):
             with path.open("rb") as file:
                 self._ends.extend(accumulate(map(len, file)))
 
-    def __getitem__(self, task_id: str) -> list[Attempt]:
+    def __getitem__(self, task_id: str) -> list[records.Attempt]:
         """Raises FolderError: a line cannot be read, or is another than it was."""
         attempts = []
         with self._path.open("rb") as file:
@@ -406,19 +392,19 @@ class StoredAttempts(Mapping[str, list[Attempt]]):
         return len(self.lines)
 
 
-_ATTEMPT = msgspec.json.Decoder(Attempt)
+_ATTEMPT = msgspec.json.Decoder(records.Attempt)
 
 
-def read_beginning(path: Path) -> Beginning | None:
+def read_beginning(path: Path) -> records.Beginning | None:
     """Contents of a store at the start of a run, read from `path`; None without the file. Raises FolderError."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Beginning) if path.exists() else None
+        return msgspec.json.decode(path.read_bytes(), type=records.Beginning) if path.exists() else None
     except UNREADABLE as problem:
         expected = "what the store held when the run began"
         raise FolderError(f"{path}: {problem}", expected=expected, hint=IRREPLACEABLE) from None
 
 
-def _count(by_task: dict[str, dict[int, T]], attempt: Attempt | _Place, value: T) -> None:
+def _count(by_task: dict[str, dict[int, T]], attempt: records.Attempt | _Place, value: T) -> None:
     """Record `value` under its task and number; a first attempt discards the task's earlier ones."""
     if attempt.number == 1:
         by_task.pop(attempt.task_id, None)

@@ -18,19 +18,11 @@ from reflexion_lab.analysis.summary import Summary as RunSummary
 from reflexion_lab.errors import FolderError
 from reflexion_lab.memory.archive import run_ids_in
 from reflexion_lab.records import Beginning, Manifest, Record, Usage
+from reflexion_lab.runner.config import parts
 from reflexion_lab.runner.config.assemble import pool_of
 from reflexion_lab.runner.config.build import build
 from reflexion_lab.runner.config.initial_items import origin_of_items
 from reflexion_lab.runner.config.messages import one_line
-from reflexion_lab.runner.config.parts import (
-    draws_from_runs,
-    embedder_fingerprint,
-    load_benchmark,
-    load_models,
-    load_sandbox,
-    snapshot_path,
-    with_defaults,
-)
 from reflexion_lab.runner.config.record import RunConfig
 from reflexion_lab.runner.folder import registration
 from reflexion_lab.runner.folder.folder import RunFolder, read_beginning
@@ -183,7 +175,7 @@ class Runs:
 
         Where the config names no study, a run of any study is one.
         """
-        config, snapshot = with_defaults(cfg).recorded, snapshot_path(cfg)
+        config, snapshot = parts.with_defaults(cfg).recorded, parts.snapshot_path(cfg)
         study = registration.read(cfg.study).digest if cfg.study else ""
         beginning, place = read_beginning(snapshot) if snapshot else None, store_place(config)
         measured = config_digest(config), shard_of(config)
@@ -218,8 +210,8 @@ class Runs:
         """`before` with the current benchmark, prompts, models and own parts."""
         provenance = before.provenance
         fingerprints, prices = self._fingerprints_and_prices(cfg)
-        embedder = embedder_fingerprint(cfg) if provenance.embedder_fingerprint else ""
-        pool = pool_of(cfg, before, provenance.pool) if draws_from_runs(cfg) else {}
+        embedder = parts.embedder_fingerprint(cfg) if provenance.embedder_fingerprint else ""
+        pool = pool_of(cfg, before, provenance.pool) if parts.draws_from_runs(cfg) else {}
         benchmark, drawn = self._benchmark(cfg)
         return msgspec.structs.replace(
             before,
@@ -243,8 +235,8 @@ class Runs:
         """The benchmark without its tasks, and the digest of those that the run draws."""
         key = msgspec.json.encode([cfg.benchmark, cfg.benchmark.sample and cfg.seed], order="sorted")
         if key not in self._benchmarks:
-            with contextlib.closing(load_sandbox(cfg)) as sandbox:
-                benchmark = load_benchmark(cfg, sandbox)
+            with contextlib.closing(parts.load_sandbox(cfg)) as sandbox:
+                benchmark = parts.load_benchmark(cfg, sandbox)
             self._benchmarks[key] = benchmark[:0], benchmark.drawn
         return self._benchmarks[key]
 
@@ -264,7 +256,7 @@ class Runs:
             nodes += [cfg.benchmark, cfg.seed]
         key = msgspec.json.encode(nodes, order="sorted")
         if key not in self._models:
-            with contextlib.closing(load_models(cfg)) as models:
+            with contextlib.closing(parts.load_models(cfg)) as models:
                 fingerprints = {role: model.fingerprint for role, model in models.by_role.items()}
                 self._models[key] = fingerprints, prices_of(models.by_role)
         fingerprints, prices = self._models[key]
