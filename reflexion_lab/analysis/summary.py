@@ -139,6 +139,7 @@ def _summary(log: Log) -> Summary:
     hidden = [grade for _, grade in submitted.values()]
     firsts = (pair for pair in head.judged if pair[0].number == 1)
     reflections = [attempt.reflection for attempt in every if attempt.reflection]
+    last = (attempts[-1].reflection for attempts in log.attempts.values())
     return Summary(
         run_id=manifest.run_id,
         benchmark=manifest.benchmark,
@@ -169,9 +170,7 @@ def _summary(log: Log) -> Summary:
         submitted_outcomes=dict(Counter(grade.outcome for grade in hidden)),
         feedback_outcomes=dict(Counter(attempt.evaluation.outcome for attempt in every)),
         usage=_usage(log),
-        usage_last_reflections=sum(
-            (attempts[-1].reflection.usage for attempts in log.attempts.values() if attempts[-1].reflection), Usage()
-        ),
+        usage_last_reflections=sum((reflection.usage for reflection in last if reflection), Usage()),
         read_of_others=_read_of_others(log) if log.beginning else None,
         known_before=_known(log.beginning) if log.beginning else {},
         reflections=dict(Counter(reflection.source for reflection in reflections)),

@@ -22,9 +22,8 @@ def add(commands: place.Commands) -> None:
     text = "pack a run and its inputs into one file, for an exact replay offline"
     sub = place.add_command(commands, "bundle", bundle, text)
     sub.add_argument("run", metavar="RUN", help="a run folder, as `run` prints at its end")
-    sub.add_argument(
-        "-o", "--out", metavar="FILE", help="bundle to write (default: bundles/RUN.bundle.zip beside the run folder)"
-    )
+    out = "bundle to write (default: bundles/RUN.bundle.zip beside the run folder)"
+    sub.add_argument("-o", "--out", metavar="FILE", help=out)
     sub.add_argument("--calls", metavar="PLACE", help="the call cache of the run (default: the one its config names)")
     store = "the memory store that the run started with (default: the store its config names)"
     sub.add_argument("--store", metavar="PLACE", help=store)

@@ -42,9 +42,8 @@ def add(commands: Commands) -> None:
     more = "; or, with --html, a page per run with every task and attempt, for any browser"
     sub = add_command(commands, "report", report, text + more)
     _add_runs(sub)
-    add_flag(
-        sub, "--html", "write no comparison but FOLDER/<run>.html per run; without --out, run.html in the run folder"
-    )
+    pages = "write no comparison but FOLDER/<run>.html per run; without --out, run.html in the run folder"
+    add_flag(sub, "--html", pages)
     sub.add_argument("--out", metavar="FOLDER", help="folder to write to, created if missing; a comparison needs it")
     sub.add_argument("--figures", choices=("png", "svg", "pdf"), help="format of a comparison's figures (default: png)")
     add_flag(sub, "--no-captions", "figures without titles and captions, for a paper")
@@ -52,15 +51,14 @@ def add(commands: Commands) -> None:
 
 def _add_runs(sub: argparse.ArgumentParser) -> None:
     """Add the arguments that `compare` and `report` share."""
-    add_runs(
-        sub,
-        "; those of one arm are pooled over seeds; or the cases.csv of a report, gzipped or not; or logs of inspect_ai",
+    more = (
+        "; those of one arm are pooled over seeds; or the cases.csv of a report, gzipped or not; or logs of inspect_ai"
     )
+    add_runs(sub, more)
     baseline = "the arm to compare others with (default: feedback_only, retry or simple, or the first)"
     sub.add_argument("--baseline", metavar="ARM", help=baseline)
-    sub.add_argument(
-        "--by", metavar="KEY,...", default="", help="config keys that distinguish arms, such as recall.omega"
-    )
+    by = "config keys that distinguish arms, such as recall.omega"
+    sub.add_argument("--by", metavar="KEY,...", default="", help=by)
     unit = "compare at equal attempts and this budget (default: attempts, completion tokens, and cost or tokens)"
     sub.add_argument("--unit", choices=("attempts", "completion_tokens", "tokens", "calls", "cost"), help=unit)
     sub.add_argument("--score", metavar="NAME", default="", help="of logs of inspect_ai, the score to compare")

@@ -131,10 +131,8 @@ def run_many(overrides: list[str], as_json: bool = False) -> int:
     from reflexion_lab.studies.sweeps.sweep import Sweep
 
     if flags := [part for part in overrides if part.startswith("-")]:
-        expected = (
-            "overrides alone; a config folder of your own is 'hydra.searchpath=[file:///FOLDER]', --cfg goes alone"
-        )
-        raise ConfigError("-m", f"{flags[0]} beside it", expected)
+        hint = "a config folder of your own is 'hydra.searchpath=[file:///FOLDER]', --cfg goes alone"
+        raise ConfigError("-m", f"{flags[0]} beside it", f"overrides alone; {hint}")
     return run_sweep(Sweep.of(overrides), overrides, as_json)
 
 

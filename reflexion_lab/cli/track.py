@@ -14,9 +14,8 @@ def add(commands: place.Commands) -> None:
     place.add_runs(sub)
     default = "$MLFLOW_TRACKING_URI, else mlflow.db beside the first run folder"
     sub.add_argument("--uri", help=f"MLflow database or server (default: {default})")
-    sub.add_argument(
-        "--experiment", metavar="NAME", default="reflexion", help="MLflow experiment of runs without a registered study"
-    )
+    experiment = "MLflow experiment of runs without a registered study"
+    sub.add_argument("--experiment", metavar="NAME", default="reflexion", help=experiment)
     place.add_flag(sub, "--arms", "also write one summary per arm, over its seeds; runs tracked earlier stay")
     sub.add_argument("--baseline", metavar="ARM", help="the arm to compare others with; implies --arms")
 

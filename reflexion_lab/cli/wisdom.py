@@ -27,13 +27,11 @@ QUOTED = 10
 
 
 def add(commands: place.Commands) -> None:
-    group = place.add_group(
-        commands, "wisdom", "list recurring failure causes, and measure whether reading them helped"
-    )
+    text = "list recurring failure causes, and measure whether reading them helped"
+    group = place.add_group(commands, "wisdom", text)
     sub = _add(group, "list", show_all, "list all wisdom, the most frequent first")
-    sub.add_argument(
-        "--domain", metavar="NAME", help="only this domain: code, testing, architecture, concurrency or performance"
-    )
+    domain = "only this domain: code, testing, architecture, concurrency or performance"
+    sub.add_argument("--domain", metavar="NAME", help=domain)
     sub.add_argument("--tag", metavar="WORD", help="only wisdom with this tag")
     place.add_flag(sub, "--retired", "only retired wisdom, which failed too often to be recalled")
     place.add_limit(sub, 20, "maximum number, 0 for all")
@@ -185,10 +183,9 @@ def transfer_lines(transfer: Transfer) -> Iterator[str]:
 
 
 def _success(which: str, success: Success) -> Iterator[str]:
-    if success.feedback.n:
-        yield f"  {which}, feedback tests passed: {cells.rate(success.feedback, 'attempts')}"
-    if success.hidden.n:
-        yield f"  {which}, hidden tests passed: {cells.rate(success.hidden, 'attempts')}"
+    for tests, rate in (("feedback", success.feedback), ("hidden", success.hidden)):
+        if rate.n:
+            yield f"  {which}, {tests} tests passed: {cells.rate(rate, 'attempts')}"
 
 
 def _against(comparison: Against) -> Iterator[str]:

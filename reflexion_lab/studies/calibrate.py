@@ -219,6 +219,5 @@ def _spent(*logs: Log) -> str:
     )
     if not all(map(cost_is_known, logs)):
         return f"{tokens}; cost unknown"
-    return tokens + f"; cost {', '.join(f'{used.cost / n:.5f}' for used, n in each)}" * any(
-        used.cost for used, _ in each
-    )
+    costs = ", ".join(f"{used.cost / n:.5f}" for used, n in each)
+    return f"{tokens}; cost {costs}" if any(used.cost for used, _ in each) else tokens

@@ -256,12 +256,5 @@ def methods_of(differences: Iterable[Difference]) -> str:
 def corrected(family: Sequence[Difference]) -> list[Difference]:
     """The differences with Holm-adjusted p-values, and the minimum effects that go with them, in input order."""
     adjusted = holm([difference.p_tasks for difference in family])
-    return [
-        replace(difference, p_holm=p, minimum=_minimum(difference, len(family)))
-        for difference, p in zip(family, adjusted, strict=True)
-    ]
-
-
-def _minimum(difference: Difference, comparisons: int) -> float | None:
-    discordance = (difference.won + difference.lost) / difference.n
-    return minimum(difference.n, difference.clusters, difference.effective, discordance, comparisons)
+    least = (minimum(d.n, d.clusters, d.effective, (d.won + d.lost) / d.n, len(family)) for d in family)
+    return [replace(d, p_holm=p, minimum=of) for d, p, of in zip(family, adjusted, least, strict=True)]

@@ -22,14 +22,9 @@ from reflexion_lab.tasks.benchmarks.similar import repeated
 
 ITEMS = "memory.shared.items"
 ORDERS = (
-    "benchmark.load",
-    "benchmark.order",
-    "benchmark.sample_seed",
-    f"{ITEMS}.of",
-    f"{ITEMS}.after",
-    f"{ITEMS}.frozen",
-    f"{ITEMS}.salt",
-)
+    "benchmark.load", "benchmark.order", "benchmark.sample_seed",
+    f"{ITEMS}.of", f"{ITEMS}.after", f"{ITEMS}.frozen", f"{ITEMS}.salt",
+)  # fmt: skip
 """Keys that may differ between orders of a stream, like every `seed`; tasks are compared by their digest."""
 FROZEN = (*ORDERS, "arm", "benchmark", "model", "roles", "memory.shared.round_size", "memory.shared.same_task")
 """Keys that may differ between a frozen run and its stream; models are compared by their fingerprints."""

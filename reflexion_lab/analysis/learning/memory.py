@@ -10,6 +10,8 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from msgspec.structs import asdict
+
 from reflexion_lab.analysis.stats.bootstrap import interval, linearised
 from reflexion_lab.analysis.stats.clusters import ALONE, Clusters, by_cluster, count
 from reflexion_lab.analysis.stats.estimators import Paired, paired
@@ -180,23 +182,14 @@ def effect(cases: Sequence[Case], clusters: Clusters = ALONE) -> Effect | None:
     is_crossed = len(numbers) >= SEEDS and bool(np.isfinite(by_order).all()) and len(by_order) > 1
     if is_crossed:
         low, high = widened((low, high), differences, seeds_of=by_order)
-    estimate = Estimate.of(value, low, high)
-    return Effect(
-        value=estimate.value,
-        low=estimate.low,
-        high=estimate.high,
-        n=len(cases),
-        clusters=len(differences),
-        over="tasks and orders" if is_crossed else "tasks",
-    )
+    over = "tasks and orders" if is_crossed else "tasks"
+    return Effect(**asdict(Estimate.of(value, low, high)), n=len(cases), clusters=len(differences), over=over)
 
 
 def _share(cases: Sequence[Case], clusters: Clusters) -> Effect:
     estimate = interval(by_cluster(((task, value) for task, _, value in cases), clusters))
     n_clusters = count((task for task, _, _ in cases), clusters)
-    return Effect(
-        value=estimate.value, low=estimate.low, high=estimate.high, n=len(cases), clusters=n_clusters, over="tasks"
-    )
+    return Effect(**asdict(estimate), n=len(cases), clusters=n_clusters, over="tasks")
 
 
 def _online(stream: Stream) -> Floats:

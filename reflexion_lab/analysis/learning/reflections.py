@@ -102,9 +102,7 @@ def reflections(log: Log, seed: int = 0) -> ReflectionFigures | None:
         base_of="retries without a reflection" if unread else "all retries",
         every=whole,
         by_source=_groups(written, about),
-        calibration={
-            name: calibration(source_forecasts, seed=seed) for name, source_forecasts in forecasts(log).items()
-        },
+        calibration={name: calibration(own, seed=seed) for name, own in forecasts(log).items()},
     )
 
 

@@ -76,9 +76,8 @@ def _tree(case: Case, arm: Arm) -> list[Program]:
     for attempt in arm.attempts[case]:
         if attempt.parent and not attempt.memory.own:
             got = f"attempt {attempt.number}, whose prompt shows no program"
-            raise DataError(
-                f"task {case.task_id}", got, "repairs that read one: recall.omega of 1 or more, and room for it"
-            )
+            expected = "repairs that read one: recall.omega of 1 or more, and room for it"
+            raise DataError(f"task {case.task_id}", got, expected)
         if not attempt.parent and attempt.trajectory.strategy == "given":
             raise DataError(f"task {case.task_id}", "a program of its initial_code", "programs that the actor drew")
         repairs[attempt.parent].append((arm.grades[case][attempt.number].passed, _tokens(attempt)))

@@ -134,13 +134,11 @@ def _against(baseline: Sequence[Log], logs: Sequence[Log], seed: int) -> Against
         raise FolderError("transfer", problem, "a baseline on the same benchmark", "resume an interrupted run")
     clusters = merged(*(log.clusters for log in (*baseline, *logs)))
     first, second = ({case: pair[side].solved for case, pair in pairs.items()} for side in (0, 1))
-    of_both = [(task_id, a, b) for (task_id, _), (a, b) in pairs.items() if a.solved and b.solved]
+    sooner = [(case[0], b.submitted - a.submitted) for case, (a, b) in pairs.items() if a.solved and b.solved]
     return Against(
         solved=paired(first, second, {case: clusters.get(case[0], case[0]) for case in pairs}),
         units=units((task_id for task_id, _ in pairs), clusters),
-        attempts_to_success=_change(
-            [(task_id, b.submitted - a.submitted) for task_id, a, b in of_both], clusters, seed
-        ),
+        attempts_to_success=_change(sooner, clusters, seed),
         attempts=_change([(case[0], b.attempts - a.attempts) for case, (a, b) in pairs.items()], clusters, seed),
         lost=tuple(dict.fromkeys(case[0] for case in pairs if first[case] and not second[case])),
         gained=tuple(dict.fromkeys(case[0] for case in pairs if second[case] and not first[case])),

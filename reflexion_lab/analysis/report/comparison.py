@@ -48,14 +48,8 @@ def sheets(comparison: Comparison) -> list[Sheet]:
     """
     labels, comparison = [row.arm for row in comparison.rows], comparison.short
     differences = [difference_sheet(comparison)] if len(comparison.rows) > 1 else []
-    loops = [
-        *_transitions(comparison),
-        _loops(comparison),
-        *_memory(comparison),
-        _costs(comparison),
-        *_prices(comparison),
-        *_further(comparison),
-    ]
+    loops = [*_transitions(comparison), _loops(comparison), *_memory(comparison), _costs(comparison)]
+    loops += [*_prices(comparison), *_further(comparison)]
     results = _results(comparison, shared_words(labels))
     return [results, *differences, *loops, _left_out(comparison), _runs(comparison, labels)]
 
@@ -202,10 +196,7 @@ def warnings_of(row: Row) -> Iterator[str]:
     if has_model(arm.reflections) and by_model < ENOUGH * total:
         yield f"NOT THE MODEL'S WORDS: {plain(row.arm)}: {by_model} of {total} reflections by the model ({others})"
     elif others and not by_model:
-        is_moved = {name for name in arm.reflections if name not in BY_MODEL} <= {
-            "control:shuffled",
-            "control:keywords",
-        }
+        is_moved = arm.reflections.keys() - set(BY_MODEL) <= {"control:shuffled", "control:keywords"}
         wrote = "a control moved or changed the words of" if is_moved else "no model wrote"
         yield f"CONTROL: {wrote} the {total} reflections of {plain(row.arm)}: {others}"
     if (blind := row.rate("blind_retries_rate")) and blind.k:

@@ -67,14 +67,8 @@ def show(run: RunFolder, console: Console, all_tasks: bool = False, log: Log | N
     log = log or Log.read(run, texts=False)
     figures = summary(log)
     loud = [cells.line(text, "bold white on red") for text in warnings(log, figures, run.path)]
-    before = [
-        _tasks(log, all_tasks),
-        *_convergence(log, figures),
-        *_releases(log.headline),
-        *_feedback(figures),
-        *_reflections(figures),
-    ]
-    before += _reactions(log)
+    before = [_tasks(log, all_tasks), *_convergence(log, figures), *_releases(log.headline), *_feedback(figures)]
+    before += [*_reflections(figures), *_reactions(log)]
     tables = [*(as_table(sheet, STYLES) for sheet in before), headline(log), cells.line(""), as_table(usage(log))]
     for part in (*loud, *tables, *map(cells.line, resumed(log.manifest, log.resumptions)), *loud):
         console.print(part)
@@ -352,12 +346,8 @@ def _reactions(log: Log) -> Iterator[Sheet]:
     rows = tuple((name, cells.estimate(share), f"{share.k}/{share.n}") for name, share in kinds.items() if share)
     caption = "Of attempts that failed feedback checks and were continued; behaviour on these checks."
     if rows:
-        yield Sheet(
-            title="Reactions to feedback",
-            columns=("the next attempt has", "%  [95 %]", "n"),
-            rows=rows,
-            caption=caption,
-        )
+        columns = ("the next attempt has", "%  [95 %]", "n")
+        yield Sheet(title="Reactions to feedback", columns=columns, rows=rows, caption=caption)
 
 
 def _group(group: Group) -> tuple[str, ...]:
@@ -421,9 +411,8 @@ def _usage(used: Usage, solved: int, is_unpriced: bool) -> tuple[str, ...]:
     cost = "unknown" if is_unpriced else f"{used.cost:,.4f}"
     least = "≥ " * bool(used.uncounted)
     prompt = f"{least}{used.prompt_tokens:,}" + f"\n{used.cached_tokens:,} cached" * bool(used.cached_tokens)
-    written = f"{least}{used.completion_tokens:,}" + f"\n{used.reasoning_tokens:,} reasoning" * bool(
-        used.reasoning_tokens
-    )
+    reasoning = f"\n{used.reasoning_tokens:,} reasoning" * bool(used.reasoning_tokens)
+    written = f"{least}{used.completion_tokens:,}{reasoning}"
     return calls, prompt, written, each, f"{used.seconds:,.1f}", cost
 
 
@@ -492,9 +481,8 @@ def text(metric: metrics.Metric, value: metrics.Value, unit: str) -> str:
     if isinstance(value, Rate):
         line = cells.rate(value, metric.cases)
     elif isinstance(value, Estimate):
-        amount = (
-            f"{cells.estimate(value, signed=True)} points" if metric.unit == "points" else f"{cells.estimate(value)} %"
-        )
+        is_points = metric.unit == "points"
+        amount = f"{cells.estimate(value, signed=is_points)} {'points' if is_points else '%'}"
         line = f"{amount}, {metric.interval.replace('tasks', unit)}" if metric.interval else amount
     elif metric.unit == "p":
         line = cells.p_value(value)

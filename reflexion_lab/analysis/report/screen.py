@@ -193,10 +193,8 @@ def _feedback(log: Log, figures: Summary) -> Iterator[str]:
     """Errors of the feedback tests on what was submitted, and the reflections."""
     parts = []
     if not figures.is_upper_bound and figures.no_feedback < figures.n_logged and figures.pass_at_1.n:
-        wrong = figures.feedback
-        parts.append(
-            f"feedback on submissions: {wrong.false_positives} false passes, {wrong.false_negatives} false fails"
-        )
+        passes, fails = figures.feedback.false_positives, figures.feedback.false_negatives
+        parts.append(f"feedback on submissions: {passes} false passes, {fails} false fails")
     if reflections := [attempt.reflection for attempt in log.every if attempt.reflection]:
         again = f", {number_of(figures.reflections_repeated, 'duplicate')}" if figures.reflections_repeated else ""
         parts.append(f"reflections {written(writers(reflections), has_model(figures.reflections))}{again}")
@@ -208,10 +206,8 @@ def short_ids(task_ids: Iterable[str]) -> dict[str, str]:
     """Short names of tasks by id: the part between slashes that no other task has, if it is a word, else the id."""
     ids = list(task_ids)
     uses = Counter(part for task_id in ids for part in set(task_id.split("/")))
-    words = {
-        task_id: [part for part in task_id.split("/") if uses[part] == 1 and part.isidentifier()] for task_id in ids
-    }
-    return {task_id: parts[0] if parts else task_id for task_id, parts in words.items()}
+    words = ((part for part in task_id.split("/") if uses[part] == 1 and part.isidentifier()) for task_id in ids)
+    return {task_id: next(own, task_id) for task_id, own in zip(ids, words, strict=True)}
 
 
 def short_name(run: RunFolder) -> str:

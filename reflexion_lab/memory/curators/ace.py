@@ -39,14 +39,9 @@ from reflexion_lab.text.replies.labelled import has_words, letters, objects, one
 from reflexion_lab.text.shorten import cut
 
 SECTIONS = (
-    "STRATEGIES & INSIGHTS",
-    "FORMULAS & CALCULATIONS",
-    "CODE SNIPPETS & TEMPLATES",
-    "COMMON MISTAKES TO AVOID",
-    "PROBLEM-SOLVING HEURISTICS",
-    "CONTEXT CLUES & INDICATORS",
-    "OTHERS",
-)
+    "STRATEGIES & INSIGHTS", "FORMULAS & CALCULATIONS", "CODE SNIPPETS & TEMPLATES", "COMMON MISTAKES TO AVOID",
+    "PROBLEM-SOLVING HEURISTICS", "CONTEXT CLUES & INDICATORS", "OTHERS",
+)  # fmt: skip
 """Sections of the playbook; items of unknown sections go into the last."""
 TAGS = ("helpful", "harmful", "neutral")
 NEW = {"helpful": 0, "harmful": 0}

@@ -48,15 +48,9 @@ if TYPE_CHECKING:
 _OF_EPISODE = ("code", "test_results")
 _LISTS = ("lessons", "action_items")
 _LEAST_NEEDED_FIRST = (
-    *_OF_EPISODE,
-    *_LISTS,
-    "key_insight",
-    "what_worked",
-    "what_went_wrong",
-    "root_cause",
-    "what_to_change",
-    "quoted_code",
-)
+    *_OF_EPISODE, *_LISTS,
+    "key_insight", "what_worked", "what_went_wrong", "root_cause", "what_to_change", "quoted_code",
+)  # fmt: skip
 TOLERANCE = 16
 """Tolerance in characters of the search for the longest excerpt."""
 MIN_CHARS = 40
