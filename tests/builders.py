@@ -11,22 +11,8 @@ from typing import Any
 import msgspec
 import yaml
 
+from reflexion_lab import records
 from reflexion_lab.analysis.summary import canonical_form
-from reflexion_lab.records import (
-    Attempt,
-    Check,
-    Completion,
-    Episode,
-    Evaluation,
-    Grade,
-    Manifest,
-    MemoryState,
-    Message,
-    Reflection,
-    Sampling,
-    Task,
-    Trajectory,
-)
 
 TABLES = yaml.safe_load((Path(__file__).parent / "tables.yaml").read_text(encoding="utf-8"))
 ADD = "def add(a, b):\n    return a - b\n"
@@ -36,37 +22,37 @@ FAMILIES = (f"hydra.searchpath=[file://{STUDY}/conf]", "benchmark=families", "mo
 """The program of an attempt, wrong in its second line."""
 
 
-def evaluation(*checks: Check, **fields: Any) -> Evaluation:
+def evaluation(*checks: records.Check, **fields: Any) -> records.Evaluation:
     """By default passed where there are checks and all of them did."""
     passed = fields.get("passed", bool(checks) and all(check.outcome == "pass" for check in checks))
-    outcome = "pass" if passed else "fail"
-    return Evaluation(**{"passed": passed, "outcome": outcome, "reward": float(passed), "checks": checks} | fields)
+    given = {"passed": passed, "outcome": "pass" if passed else "fail", "reward": float(passed), "checks": checks}
+    return records.Evaluation(**given | fields)
 
 
-def trajectory(solution: str = ADD, **fields: Any) -> Trajectory:
-    return Trajectory(**{"solution": solution, "strategy": "single_shot"} | fields)
+def trajectory(solution: str = ADD, **fields: Any) -> records.Trajectory:
+    return records.Trajectory(**{"solution": solution, "strategy": "single_shot"} | fields)
 
 
 def attempt(
-    *checks: Check, judged: dict[str, Any] | None = None, acted: dict[str, Any] | None = None, **fields: Any
-) -> Attempt:
+    *checks: records.Check, judged: dict[str, Any] | None = None, acted: dict[str, Any] | None = None, **fields: Any
+) -> records.Attempt:
     """`judged` and `acted`: fields of its evaluation and of its trajectory."""
-    return Attempt(
+    return records.Attempt(
         **{
             "task_id": "t/1",
             "number": 1,
             "recalled": (),
             "trajectory": trajectory(**acted or {}),
             "evaluation": evaluation(*checks, **judged or {}),
-            "memory": MemoryState(capacity=1, size=0, in_context=0, total=0),
+            "memory": records.MemoryState(capacity=1, size=0, in_context=0, total=0),
         }
         | fields
     )
 
 
-def reflection(number: int = 1, **fields: Any) -> Reflection:
+def reflection(number: int = 1, **fields: Any) -> records.Reflection:
     """On attempt `number`, which its texts name."""
-    return Reflection(
+    return records.Reflection(
         **{
             "reflection_id": f"t/1#{number}",
             "about_attempt": number,
@@ -80,9 +66,9 @@ def reflection(number: int = 1, **fields: Any) -> Reflection:
     )
 
 
-def episode(number: int = 1, **fields: Any) -> Episode:
+def episode(number: int = 1, **fields: Any) -> records.Episode:
     """A failed attempt `number` with a reflection."""
-    return Episode(
+    return records.Episode(
         **{
             "episode_id": f"ep-{number}",
             "agent_id": "actor",
@@ -97,9 +83,9 @@ def episode(number: int = 1, **fields: Any) -> Episode:
     )
 
 
-def grade(task_id: str = "t/1", number: int = 1, passed: bool = False, sealed: bool = False) -> Grade:
+def grade(task_id: str = "t/1", number: int = 1, passed: bool = False, sealed: bool = False) -> records.Grade:
     """The hidden verdict of one test."""
-    return Grade(
+    return records.Grade(
         task_id=task_id,
         number=number,
         passed=passed,
@@ -110,9 +96,9 @@ def grade(task_id: str = "t/1", number: int = 1, passed: bool = False, sealed: b
     )
 
 
-def manifest(run_id: str, **fields: Any) -> Manifest:
+def manifest(run_id: str, **fields: Any) -> records.Manifest:
     empty = dict.fromkeys(("created_at", "config_digest", "git_commit", "benchmark_digest", "model_fingerprint"), "")
-    return Manifest(
+    return records.Manifest(
         **empty
         | {
             "run_id": run_id,
@@ -141,13 +127,13 @@ class Replies:
         self.reply = reply
         self.context = context
         self.fields = fields
-        self.requests: list[tuple[tuple[Message, ...], Sampling, int]] = []
+        self.requests: list[tuple[tuple[records.Message, ...], records.Sampling, int]] = []
 
-    def complete(self, messages: Any, *, sampling: Sampling, sample: int = 0) -> Completion:
+    def complete(self, messages: Any, *, sampling: records.Sampling, sample: int = 0) -> records.Completion:
         self.requests.append((tuple(messages), sampling, sample))
         if isinstance(self.reply, BaseException):
             raise self.reply
-        return Completion(text=self.reply, model="replies", **self.fields)
+        return records.Completion(text=self.reply, model="replies", **self.fields)
 
     @property
     def prompt(self) -> str:
@@ -155,9 +141,9 @@ class Replies:
         return self.requests[-1][0][-1].content
 
 
-def says(text: str) -> list[Message]:
+def says(text: str) -> list[records.Message]:
     """A chat of one message."""
-    return [Message(role="user", content=text)]
+    return [records.Message(role="user", content=text)]
 
 
 def pairwise(*factors: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
@@ -178,7 +164,7 @@ def scripted(folder: Path, *rules: dict[str, Any], reply: str = "\n    return 0\
 
 
 def runner(
-    tasks: Sequence[Task],
+    tasks: Sequence[records.Task],
     sandbox: Any,
     folder: Any,
     model: Any,
@@ -204,7 +190,7 @@ def runner(
 
     def loop() -> Reflexion:
         return Reflexion(
-            actor=SingleShot(model, Sampling()),
+            actor=SingleShot(model, records.Sampling()),
             evaluator=UnitTests(sandbox),
             reflector=reflector or Rules(),
             memory=EpisodicMemory(Window(1)),
@@ -228,5 +214,5 @@ def runner(
 
 def canonical_bytes(log):
     """The canonical form of a run as JSON lines, one per task; equal forms are equal bytes."""
-    lines = ({"task_id": task_id, **records} for task_id, records in canonical_form(log).items())
+    lines = ({"task_id": task_id, **form} for task_id, form in canonical_form(log).items())
     return b"".join(msgspec.json.encode(line, order="deterministic") + b"\n" for line in lines)

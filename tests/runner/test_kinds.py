@@ -23,13 +23,8 @@ TASKS = [
     for name, way in (("forwards", 0), ("backwards", -1))
 ]
 COMMON = (
-    "experiment=reflexion",
-    "model=simulated",
-    "tracker=none",
-    "model.first=0",
-    "model.spread=0",
-    "model.repair=1",
-)
+    "experiment=reflexion", "model=simulated", "tracker=none", "model.first=0", "model.spread=0", "model.repair=1",
+)  # fmt: skip
 
 
 def run(tmp_path, *overrides, tasks=TASKS):

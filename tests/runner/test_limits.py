@@ -13,37 +13,27 @@ import numpy as np
 import pytest
 from msgspec import Meta
 
+from reflexion_lab import limits
 from reflexion_lab.errors import ConfigError
-from reflexion_lab.limits import (
-    Above0,
-    Count,
-    NotNegative,
-    Positive,
-    PositiveShare,
-    Share,
-    check,
-    check_fields,
-    validated,
-)
 
 if TYPE_CHECKING:
     from somewhere import Model
 
 
 class Part:
-    @validated
+    @limits.validated
     def __init__(
         self,
         model: Model | None = None,
-        n: Positive = 3,
-        share: Share | None = None,
-        weight: PositiveShare = 1.0,
-        steps: Sequence[NotNegative] = (),
+        n: limits.Positive = 3,
+        share: limits.Share | None = None,
+        weight: limits.PositiveShare = 1.0,
+        steps: Sequence[limits.NotNegative] = (),
         pair: Annotated[Sequence[object], Meta(min_length=2)] = (1, 2),
         rule: Literal["first", "best"] = "first",
-        size: Count | Literal["all"] = 1,
+        size: limits.Count | Literal["all"] = 1,
         path: str | Path = "",
-        seconds: Above0 = 1.0,
+        seconds: limits.Above0 = 1.0,
         plain: float = 1.0,
         is_on: bool = True,
     ) -> None:
@@ -64,7 +54,10 @@ BEYOND = [
 
 @pytest.mark.parametrize(("name", "value", "expected"), BEYOND)
 def test_a_value_beyond_its_limits_is_named(name, value, expected):
-    for call, key in ((lambda: Part(**{name: value}), "Part"), (lambda: check(Part, {name: value}, "actor"), "actor")):
+    for call, key in (
+        (lambda: Part(**{name: value}), "Part"),
+        (lambda: limits.check(Part, {name: value}, "actor"), "actor"),
+    ):
         with pytest.raises(ConfigError) as caught:
             call()
         assert caught.value.args[:3] == (f"{key}.{name}", str(value) if "finite" in expected else repr(value), expected)
@@ -73,15 +66,15 @@ def test_a_value_beyond_its_limits_is_named(name, value, expected):
 def test_values_within_their_limits_pass():
     part = Part(object(), 2, None, 0.5, np.array([0.0, 1.0]), [object(), object()], path=Path("x"), size="all", plain=1)
     assert part.n == 2
-    check(Part, {"model": "unchecked", "unknown": 1}, "")
+    limits.check(Part, {"model": "unchecked", "unknown": 1}, "")
 
 
 def test_fields_of_a_record_are_checked():
     class Caps(msgspec.Struct):
-        calls: Count | None = None
+        calls: limits.Count | None = None
 
         def __post_init__(self):
-            check_fields(self)
+            limits.check_fields(self)
 
     assert Caps(calls=0).calls == 0
     with pytest.raises(ConfigError, match=r"Caps\.calls: got -1, expected 0 or more, or null"):
@@ -90,12 +83,12 @@ def test_fields_of_a_record_are_checked():
 
 def test_a_checked_method_does_not_keep_its_object():
     class Tasks:
-        def select(self, limit: Positive | None = None) -> None: ...
+        def select(self, limit: limits.Positive | None = None) -> None: ...
 
     tasks = Tasks()
     kept = weakref.ref(tasks)
     with pytest.raises(ConfigError, match=r"benchmark\.limit: got 0, expected 1 or more, or null"):
-        check(tasks.select, {"limit": 0}, "benchmark")
+        limits.check(tasks.select, {"limit": 0}, "benchmark")
     del tasks
     gc.collect()
     assert kept() is None

@@ -138,13 +138,8 @@ def test_openagents_shows_three_reflections_of_thirty_days(run, tmp_path, name, 
     assert [name.rsplit("-", 1)[1] for name in attempts["sum"][4].recalled] == ["2", "3", "4"]
     assert attempts["sum"][0].reflection.category == "approach_flaw"
     assert attempts["sum"][0].reflection.action_items == ("add them up", "return it")
-    for text in (
-        "the sum of the list is never returned",
-        "return the sum",
-        "add them up",
-        "return it",
-        "Try it by hand",
-    ):
+    texts = ("the sum of the list is never returned", "return the sum", "add them up", "return it", "Try it by hand")
+    for text in texts:
         assert read(attempts["sum"][1]).count(text) == 1, text
     ids = [record.episode_id for record in opened(tmp_path / "runs" / place).read(Episode)]
     assert ids[0] == "ep-29"

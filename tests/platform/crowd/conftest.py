@@ -21,6 +21,7 @@ from reflexion_lab.storage.place import opened
 from reflexion_lab.studies.replay.verify import verify
 from reflexion_lab.studies.tracking import writing
 from reflexion_lab.tasks.benchmarks.basics import basics
+from tests.platform.kill.stages import Runs
 
 PATIENCE = 900
 """Seconds after which a test gives up on a process; nothing takes so long, on however loaded a machine."""
@@ -45,7 +46,7 @@ def student():
     return reply
 
 
-class Crowd:
+class Crowd(Runs):
     """A folder in which processes sweep into one run root."""
 
     def __init__(self, path, server, overrides=()):
@@ -84,10 +85,6 @@ class Crowd:
                 process.kill()
                 process.wait()
         return list(zip(codes, (process.log.read_text() for process in processes), strict=True))
-
-    @property
-    def folders(self):
-        return sorted(path.parent for path in self.runs.glob("[!.]*/manifest.json"))
 
     def check_runs(self, expected):
         """So many runs, no two of the same cell, each complete and in agreement with itself, no attempt twice."""

@@ -20,6 +20,7 @@ from reflexion_lab.analysis.run_log import Log
 from reflexion_lab.analysis.summary import canonical_form, figures
 from reflexion_lab.runner.folder.folder import RunFolder
 from reflexion_lab.tasks.benchmarks.basics import basics
+from tests.platform.kill.stages import Runs
 
 TASKS, WORKERS = 6, 3
 PATIENCE = 120
@@ -95,7 +96,7 @@ class Served(ModelServer):
         return f"```python\n{self.solutions[name] if drawn[2] < 80 else wrong}\n```"
 
 
-class Place:
+class Place(Runs):
     """A folder in which the lab runs, with a folder for temporary files of its own."""
 
     def __init__(self, path, served, overrides=()):
@@ -108,24 +109,14 @@ class Place:
     def start(self, *more, before=(sys.executable, "-m", "reflexion_lab"), **options):
         base = [f"model.base_url={self.served.url}", f"run_root={self.runs}", f"workers={WORKERS}"]
         base += [
-            "model.price_per_million=[0,0]",
-            f"benchmark.load.n={TASKS}",
-            "benchmark.load.seed=0",
-            "temperature=0.8",
-            "tracker=none",
-            "quiet=true",
-        ]
+            "model.price_per_million=[0,0]", f"benchmark.load.n={TASKS}", "benchmark.load.seed=0", "temperature=0.8",
+            "tracker=none", "quiet=true",
+        ]  # fmt: skip
         command = [*before, "run", "model=openai", "model.model=tiny", *base]
         env = os.environ | {"TMPDIR": str(self.temporary), "NO_PROXY": "*", "COVERAGE_PROCESS_START": ""}
-        return subprocess.Popen(
-            [*command, *self.overrides, *more],
-            cwd=self.path,
-            env=env,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            **options,
-        )
+        command += [*self.overrides, *more]
+        pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+        return subprocess.Popen(command, cwd=self.path, env=env, text=True, **pipes, **options)
 
     def run(self, *more, code=0, **options):
         """Carry it out; what it said."""
@@ -135,22 +126,9 @@ class Place:
         return output
 
     @property
-    def folders(self):
-        return sorted(path.parent for path in self.runs.glob("[!.]*/manifest.json"))
-
-    @property
     def resume(self):
         """What makes the same command go on; a sweep does so by itself."""
         return [] if "-m" in self.overrides else [f"resume={folder}" for folder in self.folders]
-
-    @property
-    def stored(self):
-        """Calls that were paid for and are kept."""
-        if not (file := self.runs / "calls.sqlite").exists():
-            return 0
-        with closing(sqlite3.connect(file)) as cache:
-            there = cache.execute("SELECT name FROM sqlite_master WHERE name = 'calls'").fetchall()
-            return cache.execute("SELECT count(*) FROM calls").fetchone()[0] if there else 0
 
     def killed(self, process, seconds):
         """Whether the process was killed so many seconds after its start; False when it had ended before."""

@@ -154,7 +154,26 @@ def _torn_cell(folder: Path, state: Any) -> None:
         file.write(line[: len(line) // 2])
 
 
-class Place:
+class Runs:
+    """The runs below `runs`, and their call cache."""
+
+    runs: Path
+
+    @property
+    def folders(self) -> list[Path]:
+        return sorted(path.parent for path in self.runs.glob("[!.]*/manifest.json"))
+
+    @property
+    def stored(self) -> int:
+        """Calls that were paid for and are kept."""
+        if not (file := self.runs / "calls.sqlite").exists():
+            return 0
+        with closing(sqlite3.connect(file)) as cache:
+            has_table = cache.execute("SELECT 1 FROM sqlite_master WHERE name = 'calls'").fetchall()
+            return cache.execute("SELECT count(*) FROM calls").fetchone()[0] if has_table else 0
+
+
+class Place(Runs):
     """Where one life is lived."""
 
     def __init__(self, path: Path, kind: str) -> None:
@@ -166,20 +185,8 @@ class Place:
         path.mkdir(parents=True)
 
     @property
-    def folders(self) -> list[Path]:
-        return sorted(path.parent for path in self.runs.glob("[!.]*/manifest.json"))
-
-    @property
     def n_paid(self) -> int:
         return len(self.paid.read_text().splitlines()) if self.paid.exists() else 0
-
-    @property
-    def stored(self) -> int:
-        if not (file := self.runs / "calls.sqlite").exists():
-            return 0
-        with closing(sqlite3.connect(file)) as cache:
-            has_table = cache.execute("SELECT 1 FROM sqlite_master WHERE name = 'calls'").fetchall()
-            return cache.execute("SELECT count(*) FROM calls").fetchone()[0] if has_table else 0
 
     def live(self, target: Event | None) -> bool:
         """Run or resume in a fork; whether `target` was reached."""

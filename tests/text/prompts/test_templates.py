@@ -7,23 +7,13 @@ from jinja2 import Environment, UndefinedError, meta, nodes
 
 from reflexion_lab.agent.reflectors.fields import LABELS
 from reflexion_lab.records import Item, Mistake, Recollection, Wisdom
-from reflexion_lab.text.prompts.render import (
-    FILTERS,
-    FOLDER,
-    SUFFIX,
-    VARIANTS,
-    Prompts,
-    declared,
-    digests,
-    known_examples,
-    sentences,
-)
+from reflexion_lab.text.prompts import render
 from reflexion_lab.text.shorten import cut, line
 from tests import builders as make
 
-FILES = sorted(path.name.removesuffix(SUFFIX) for path in FOLDER.glob(f"*{SUFFIX}"))
+FILES = sorted(path.name.removesuffix(render.SUFFIX) for path in render.FOLDER.glob(f"*{render.SUFFIX}"))
 NAMES = sorted(name for name in FILES if "." not in name)
-ACTORS = sorted(name for name in NAMES if "memory" in declared(name) and "prompt" in declared(name))
+ACTORS = sorted(name for name in NAMES if "memory" in render.declared(name) and "prompt" in render.declared(name))
 """Templates that an actor asks with: each shows its task and what memory gives."""
 PROMPT = 'def double(x):\n    """Twice x.\n    >>> double(2)\n    4\n    """\n'
 STUCK = "The last 2 attempts were the same program."
@@ -57,58 +47,58 @@ MEMORIES = {
 
 def rendered(name, variant="default", examples=0, **variables):
     """The prompt of an actor, with something for all that a template may need."""
-    about = dict.fromkeys(declared(name, variant) - {"examples"}, "    ")
+    about = dict.fromkeys(render.declared(name, variant) - {"examples"}, "    ")
     about |= {
-        "form": known_examples()[0], "max_steps": 3, "memory": Recollection(), "passages": (), "prompt": PROMPT,
+        "form": render.known_examples()[0], "max_steps": 3, "memory": Recollection(), "passages": (), "prompt": PROMPT,
         **variables,
     }  # fmt: skip
-    return Prompts(variant, examples).render(name, **about)
+    return render.Prompts(variant, examples).render(name, **about)
 
 
 def reflecting(variant, examples=0, **variables):
-    about = dict.fromkeys(declared("reflect", variant) - {"examples"}, "") | {"priors": [], "number": 2}
-    return Prompts(variant, examples).render("reflect", **{**about, **variables})
+    about = dict.fromkeys(render.declared("reflect", variant) - {"examples"}, "") | {"priors": [], "number": 2}
+    return render.Prompts(variant, examples).render("reflect", **{**about, **variables})
 
 
 @pytest.mark.parametrize("file", FILES)
 def test_the_first_line_declares_the_variables_of_a_template(file):
     name, _, variant = file.partition(".")
-    named = re.match(r"\{# Uses: ([\w, ]*) #\}\n", (FOLDER / f"{file}{SUFFIX}").read_text())
+    named = re.match(r"\{# Uses: ([\w, ]*) #\}\n", (render.FOLDER / f"{file}{render.SUFFIX}").read_text())
     assert named, f"{file}: expected a first line {{# Uses: a, b #}}"
     assert sorted(named[1].split(", ")) == sorted(needed(name, variant or "default"))
 
 
 def needed(name, variant):
     """The variables that a template does not set itself, those of what it includes among them."""
-    own = FOLDER / f"{name}.{variant}{SUFFIX}"
+    own = render.FOLDER / f"{name}.{variant}{render.SUFFIX}"
     environment = Environment()
-    environment.filters |= FILTERS
-    tree = environment.parse((own if own.is_file() else FOLDER / f"{name}{SUFFIX}").read_text())
+    environment.filters |= render.FILTERS
+    tree = environment.parse((own if own.is_file() else render.FOLDER / f"{name}{render.SUFFIX}").read_text())
     variables = meta.find_undeclared_variables(tree)
     for included in meta.find_referenced_templates(tree):
-        variables |= needed(included.removesuffix(SUFFIX), variant)
+        variables |= needed(included.removesuffix(render.SUFFIX), variant)
     return variables - {name.name for name in tree.find_all(nodes.Name) if name.ctx in ("store", "param")}
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_missing_variable_is_an_error_and_is_named(name):
-    for variant in VARIANTS:
-        for missing in declared(name, variant) - {"examples"}:
-            values = {key: Recollection() for key in declared(name, variant) if key not in (missing, "examples")}
+    for variant in render.VARIANTS:
+        for missing in render.declared(name, variant) - {"examples"}:
+            values = {key: Recollection() for key in render.declared(name, variant) if key not in (missing, "examples")}
             with pytest.raises(UndefinedError, match=missing):
-                Prompts(variant).render(name, **values)
+                render.Prompts(variant).render(name, **values)
 
 
 def test_every_file_has_a_digest_and_includes_templates_of_its_variant():
-    file_digests = digests()
+    file_digests = render.digests()
     assert sorted(file_digests) == sorted([*FILES, "examples.json"])
     assert len(set(file_digests.values())) == len(file_digests)
-    texts = [rendered("solve", variant, memory=MEMORIES["one"]) for variant in VARIANTS]
+    texts = [rendered("solve", variant, memory=MEMORIES["one"]) for variant in render.VARIANTS]
     assert [text.count("[self-reflection on it]") for text in texts] == [0, 0, 1]
 
 
 def test_an_actor_reads_its_task_once_and_every_episode():
-    for case in make.pairwise(ACTORS, list(MEMORIES), VARIANTS, range(4)):
+    for case in make.pairwise(ACTORS, list(MEMORIES), render.VARIANTS, range(4)):
         name, memory, variant, examples = case
         text = rendered(name, variant, examples, memory=MEMORIES[memory])
         assert text.count(PROMPT.strip()) == 1, case
@@ -122,7 +112,7 @@ def test_an_actor_reads_its_task_once_and_every_episode():
         assert text == text.strip("\n") and "\n\n\n\n" not in text
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", render.VARIANTS)
 @pytest.mark.parametrize("name", ACTORS)
 def test_empty_fields_of_a_reflection_leave_no_label_behind(name, variant):
     empty = make.reflection(1, root_cause="", what_went_wrong="", what_to_change="")
@@ -131,7 +121,7 @@ def test_empty_fields_of_a_reflection_leave_no_label_behind(name, variant):
 
 
 def test_a_stuck_actor_is_asked_for_a_different_approach():
-    for name, variant, memory in make.pairwise(ACTORS, VARIANTS, ["nothing", "one", "others"]):
+    for name, variant, memory in make.pairwise(ACTORS, render.VARIANTS, ["nothing", "one", "others"]):
         text = rendered(
             name, variant, memory=Recollection(own=MEMORIES[memory].own, others=MEMORIES[memory].others, stuck=STUCK)
         )
@@ -141,14 +131,14 @@ def test_a_stuck_actor_is_asked_for_a_different_approach():
 
 
 def test_every_continuation_ends_where_the_model_goes_on():
-    for variant, examples, memory in make.pairwise(VARIANTS, range(4), list(MEMORIES.values())):
+    for variant, examples, memory in make.pairwise(render.VARIANTS, range(4), list(MEMORIES.values())):
         assert rendered("continue_solve", variant, examples, memory=memory).endswith(PROMPT.rstrip())
-        text = Prompts(variant, examples).render("continue_tests", prompt=PROMPT, entry_point="double")
+        text = render.Prompts(variant, examples).render("continue_tests", prompt=PROMPT, entry_point="double")
         assert text.endswith("\nassert double")
 
 
 @pytest.mark.parametrize("examples", [0, 3])
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", render.VARIANTS)
 def test_the_prompt_of_a_reflection_has_its_labels_and_parts(variant, examples):
     text = reflecting(variant, examples, description="the task", code="the program", evidence="the evidence")
     assert all(f"\n{label}:" in text for label in LABELS)
@@ -161,9 +151,9 @@ def test_the_prompt_of_a_reflection_has_its_labels_and_parts(variant, examples):
     )
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", render.VARIANTS)
 def test_the_number_of_tests_is_asked_for(variant):
-    text = Prompts(variant).render("write_tests", prompt=PROMPT, entry_point="double", n=7)
+    text = render.Prompts(variant).render("write_tests", prompt=PROMPT, entry_point="double", n=7)
     assert "7" in text and "assert double(...) == ..." in text and PROMPT.strip() in text
 
 
@@ -188,7 +178,7 @@ HOSTILE_MEMORY = Recollection(
 )
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", render.VARIANTS)
 @pytest.mark.parametrize("name", [name for name in ACTORS if not name.startswith("continue_")])
 def test_no_text_of_others_can_leave_its_block(name, variant):
     text = rendered(name, variant, memory=HOSTILE_MEMORY)
@@ -214,7 +204,7 @@ def without_blocks(text):
     return "\n".join(outside)
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", render.VARIANTS)
 def test_what_a_continuation_recalls_stays_in_comments(variant):
     text = rendered("continue_solve", variant, memory=HOSTILE_MEMORY)
     above = text.removesuffix(PROMPT.rstrip())
@@ -222,7 +212,7 @@ def test_what_a_continuation_recalls_stays_in_comments(variant):
     assert "{{ 7 * 7 }}" in above and "49" not in above
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", render.VARIANTS)
 def test_hostile_texts_stay_in_their_blocks_in_a_reflection(variant):
     text = reflecting(variant, description=HOSTILE, code=HOSTILE, evidence=HOSTILE)
     assert "{{ 7 * 7 }}{% raw %}" not in without_blocks(text)
@@ -231,11 +221,11 @@ def test_hostile_texts_stay_in_their_blocks_in_a_reflection(variant):
 def test_cutting_says_that_something_is_missing():
     assert [cut("abcd", n) for n in (5, 4, 3)] == ["abcd", "abcd", "ab…"]
     assert line(" a\n b\x0bc\u2028d ", 99) == "a b c d"
-    assert sentences(["", "one", "two!", "a\nb"], 10) == "one. two! a b."
+    assert render.sentences(["", "one", "two!", "a\nb"], 10) == "one. two! a b."
 
 
 def test_the_examples_are_what_they_say(sandbox):
-    for example in known_examples():
+    for example in render.known_examples():
         name = re.search(r"def (\w+)", example.prompt)[1]
         checks = [
             f"assert {call.strip()} == {value.strip()}"
@@ -250,7 +240,7 @@ def test_the_examples_are_what_they_say(sandbox):
         assert example.right.startswith(example.prompt.partition("\n")[0])
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", render.VARIANTS)
 def test_an_own_episode_of_a_continuation_has_a_heading(variant):
     own = episode(2, code=PROMPT + "    return x\n", task_description=PROMPT)
     text = rendered("continue_solve", variant, memory=Recollection(others=(episode(7, "o", passed=True),), own=(own,)))
@@ -263,7 +253,7 @@ def test_an_own_episode_of_a_continuation_has_a_heading(variant):
 
 def test_a_program_is_shown_by_both_ends_and_one_that_passed_in_a_continuation():
     code = "def f():\n" + "    x = 1\n" * 400 + "    return x"
-    for variant in VARIANTS:
+    for variant in render.VARIANTS:
         text = rendered("solve", variant, memory=Recollection(own=(episode(1, code=code),)))
         assert "def f():" in text and "    return x\n```" in text and "…" not in text
     passed = episode(1, code=PROMPT + "    return 2 * x\n", task_description=PROMPT, passed=True)
@@ -273,7 +263,7 @@ def test_a_program_is_shown_by_both_ends_and_one_that_passed_in_a_continuation()
 
 @pytest.mark.parametrize("name", ["reflect_service", "reflect_session", "reflect_success"])
 def test_a_passed_attempt_is_not_asked_for_blame(name):
-    about = dict.fromkeys(declared(name) - {"examples"}, "") | {"priors": [], "passed": True}
-    assert not re.search("blame|is wrong|(?<!what_)failed|change that I", Prompts().render(name, **about))
-    if "passed" in declared(name):
-        assert "to blame" in Prompts().render(name, **about | {"passed": False})
+    about = dict.fromkeys(render.declared(name) - {"examples"}, "") | {"priors": [], "passed": True}
+    assert not re.search("blame|is wrong|(?<!what_)failed|change that I", render.Prompts().render(name, **about))
+    if "passed" in render.declared(name):
+        assert "to blame" in render.Prompts().render(name, **about | {"passed": False})
