@@ -13,6 +13,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from reflexion_lab import records
 from reflexion_lab.errors import StoreError
 from reflexion_lab.limits import Count, Positive, Share, check_fields, validated
 from reflexion_lab.memory.buffer import EpisodeBuffer
@@ -24,27 +25,14 @@ from reflexion_lab.memory.lessons.mistakes import Mistakes
 from reflexion_lab.memory.lessons.wisdom import WisdomBook, recount
 from reflexion_lab.memory.recall import DEFAULT, adapted, fitting
 from reflexion_lab.memory.retrieval.texts import Match, query
-from reflexion_lab.protocols import Outcome, Retriever, Store, Stored
-from reflexion_lab.records import (
-    RECALLED,
-    Attempt,
-    Beginning,
-    Episode,
-    Item,
-    Recollection,
-    Record,
-    Selection,
-    Task,
-    Update,
-    Wisdom,
-)
+from reflexion_lab.protocols import Outcome, Retriever, Store
 from reflexion_lab.storage.kinds import is_removed
 
 WIDER = 4
 """Growth factor of a search that found too few episodes of the wanted outcome."""
 
 
-class Shown(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Shown(records.Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Maximum numbers of lessons from other loops in the actor's prompt; 0: none."""
 
     wisdom: Count = 0
@@ -105,15 +93,15 @@ class Archive:
         self._times: dict[str, float] = {}  # of the episodes that a resumed run has stored, by id
 
     def begin(
-        self, beginning: Beginning | None = None, run_id: str = "", items: Sequence[Item] | None = None
-    ) -> Beginning:
+        self, beginning: records.Beginning | None = None, run_id: str = "", items: Sequence[records.Item] | None = None
+    ) -> records.Beginning:
         """Load the store's contents as of `beginning`, default now; returns that state. Raises StoreError.
 
         Records of the run `run_id` itself are skipped, since its rounds add them again. Items are those of
         `beginning`, of the store, or `items`, as far as the curator's limits hold.
         """
-        stored = episodes = list(self.store.read(Episode))
-        wisdom = beginning.wisdom if beginning else tuple(self.store.read(Wisdom))
+        stored = episodes = list(self.store.read(records.Episode))
+        wisdom = beginning.wisdom if beginning else tuple(self.store.read(records.Wisdom))
         if items is None:
             items = beginning.items if beginning else self.owned(self.stored_items())
         if self.curated:
@@ -137,13 +125,13 @@ class Archive:
         if beginning:
             return replace(beginning, items=kept)
         newest = episodes[-1].episode_id if episodes else ""
-        return Beginning(episodes=len(episodes), newest_episode=newest, wisdom=wisdom, items=kept)
+        return records.Beginning(episodes=len(episodes), newest_episode=newest, wisdom=wisdom, items=kept)
 
-    def stored_items(self) -> tuple[Item, ...]:
+    def stored_items(self) -> tuple[records.Item, ...]:
         """The items of the store, of every method, without those that were removed. Raises StoreError."""
-        return tuple(item for item in self.store.read(Item) if not is_removed(item))
+        return tuple(item for item in self.store.read(records.Item) if not is_removed(item))
 
-    def owned(self, items: Iterable[Item]) -> tuple[Item, ...]:
+    def owned(self, items: Iterable[records.Item]) -> tuple[records.Item, ...]:
         """Of the `items` of a store those of the curator's method, as within a run."""
         owner = self.curated.owner if self.curated else ""
         return tuple(replace(item, owner="") for item in items if item.owner == owner)
@@ -151,11 +139,11 @@ class Archive:
     def curate(
         self,
         number: int,
-        loops: Sequence[tuple[Task, Sequence[Attempt]]],
-        done: Sequence[Update] = (),
-        log: Callable[[Update], None] = lambda update: None,
+        loops: Sequence[tuple[records.Task, Sequence[records.Attempt]]],
+        done: Sequence[records.Update] = (),
+        log: Callable[[records.Update], None] = lambda update: None,
         is_stored: bool = False,
-    ) -> list[Update]:
+    ) -> list[records.Update]:
         """Let the curator learn from the loops of a round, in task order; `log` receives each new update.
 
         `is_stored`: the store has had the changes of this round, and perhaps later ones of other runs. Returns updates
@@ -170,13 +158,13 @@ class Archive:
             updates.append(update)
         items = {item.item_id: item for item in self.curated.memory.items}
         owner = self.curated.owner
-        removed = [Item(item_id=name, text="", owner=owner) for name in before.keys() - items.keys()]
+        removed = [records.Item(item_id=name, text="", owner=owner) for name in before.keys() - items.keys()]
         changed = [replace(item, owner=owner) for name, item in items.items() if item is not before.get(name)]
         if (changed or removed) and not is_stored:
             self._in_store(lambda: self.store.append([*changed, *removed]), "the run continues")
         return updates
 
-    def absorb(self, episodes: Sequence[Episode]) -> None:
+    def absorb(self, episodes: Sequence[records.Episode]) -> None:
         """Add a round's episodes, in task order, and store them. A repetition does not change the store."""
         if not episodes:
             return
@@ -184,8 +172,7 @@ class Archive:
         loops = self._put(dated)
         changed = [record for kind in self.kinds for record in kind.learn(loops)]
         self.has_learnt = True
-        records: list[Stored] = [*dated, *changed]
-        self._in_store(lambda: self.store.append(records), "the run continues")
+        self._in_store(lambda: self.store.append([*dated, *changed]), "the run continues")
 
     def close(self) -> None:
         """Recount wisdom if other runs wrote to the store, and close it; errors become warnings."""
@@ -193,7 +180,7 @@ class Archive:
 
     def _finish(self) -> None:
         try:
-            if self.has_learnt and sum(1 for _ in self.store.read(Episode)) != self._taken:
+            if self.has_learnt and sum(1 for _ in self.store.read(records.Episode)) != self._taken:
                 recount(self.store)
         finally:
             self.store.close()
@@ -206,8 +193,8 @@ class Archive:
             _warn(f"{problem}; {outcome}; {self.hint}")
 
     def similar(
-        self, task: Task, own: Sequence[Episode], k: int, min_score: float, outcome: Outcome = "any"
-    ) -> list[Episode]:
+        self, task: records.Task, own: Sequence[records.Episode], k: int, min_score: float, outcome: Outcome = "any"
+    ) -> list[records.Episode]:
         text, excess = query(task, own, self.match), 0 if self.same_task else len(self.buffer.by_task(task.task_id))
         n = k + excess if k > 0 else 0
         while True:
@@ -218,24 +205,24 @@ class Archive:
                 return chosen
             n *= WIDER
 
-    def past(self, task: Task) -> list[Episode]:
+    def past(self, task: records.Task) -> list[records.Episode]:
         """Episodes of earlier runs and rounds on this task, oldest first; [] unless `same_task`."""
         return self.buffer.by_task(task.task_id) if self.same_task else []
 
-    def lessons(self, task: Task, own: Sequence[Episode]) -> Recollection:
+    def lessons(self, task: records.Task, own: Sequence[records.Episode]) -> records.Recollection:
         except_task, budget = "" if self.same_task else task.task_id, float(self.shown.max_tokens)
-        selected = fit = Recollection()
+        selected = fit = records.Recollection()
         for kind in self.kinds:
             entries = kind.select(task, own, getattr(self.shown, kind.name), except_task)
             inside, budget = fitting(entries, kind.text, budget)
             selected = replace(selected, **{kind.name: tuple(entries)})
-            fit = replace(fit, **{kind.name: tuple(inside[:: RECALLED[kind.name]])})
+            fit = replace(fit, **{kind.name: tuple(inside[:: records.RECALLED[kind.name]])})
         return replace(fit, left_out=tuple(sorted(selected.ids - fit.ids)))
 
-    def selection(self, task: Task) -> Selection:
-        return self.curated.selection(task) if self.curated else Selection()
+    def selection(self, task: records.Task) -> records.Selection:
+        return self.curated.selection(task) if self.curated else records.Selection()
 
-    def _put(self, episodes: Iterable[Episode]) -> list[list[Episode]]:
+    def _put(self, episodes: Iterable[records.Episode]) -> list[list[records.Episode]]:
         """Index `episodes`, oldest first; returns their loops, with which the adaptive Ω and the outcomes change."""
         stored = self.buffer.extend(episodes)
         self._taken += len(stored)
@@ -252,17 +239,17 @@ class Archive:
 
 def run_ids_in(store: Store) -> set[str]:
     """Ids of the runs whose episodes are in the store."""
-    return {episode.run_id for episode in store.read(Episode)}
+    return {episode.run_id for episode in store.read(records.Episode)}
 
 
-def is_begun_with(store: Store, beginning: Beginning, owner: str) -> bool:
+def is_begun_with(store: Store, beginning: records.Beginning, owner: str) -> bool:
     """Whether the store holds the newest episode of `beginning`, or without episodes one of its items; with neither in
     `beginning`, whether it has no episodes, and no items of this `owner`.
     """
-    ids = {episode.episode_id for episode in store.read(Episode)}
+    ids = {episode.episode_id for episode in store.read(records.Episode)}
     if beginning.episodes:
         return beginning.newest_episode in ids
-    items = {item.item_id for item in store.read(Item) if item.owner == owner}
+    items = {item.item_id for item in store.read(records.Item) if item.owner == owner}
     return any(item.item_id in items for item in beginning.items) if beginning.items else not ids and not items
 
 
@@ -284,7 +271,7 @@ class Rounds:
         size: Positive,
         run_id: str,
         agent_id: str,
-        log: Callable[[Update], None] = lambda update: None,
+        log: Callable[[records.Update], None] = lambda update: None,
         frozen: Collection[str] = (),
     ) -> None:
         self.archive = archive
@@ -292,29 +279,29 @@ class Rounds:
         self.run_id = run_id
         self.agent_id = agent_id
         self.log = log
-        self._done: Sequence[Update] = ()
+        self._done: Sequence[records.Update] = ()
         self._is_over = False
         self._number = 0
         self.frozen = frozenset(frozen)
-        self._episodes: dict[str, list[Episode]] = {}
-        self._attempts: dict[str, Sequence[Attempt]] = {}
+        self._episodes: dict[str, list[records.Episode]] = {}
+        self._attempts: dict[str, Sequence[records.Attempt]] = {}
 
-    def resume(self, done: Sequence[Update], is_over: bool) -> None:
+    def resume(self, done: Sequence[records.Update], is_over: bool) -> None:
         """Follow the updates of the curator that an interrupted run has logged. `is_over`: it had ended, so that its
         items are in the store, as far as nobody removed them.
         """
         self._done, self._is_over = done, is_over
 
-    def of(self, tasks: Sequence[Task]) -> list[Sequence[Task]]:
+    def of(self, tasks: Sequence[records.Task]) -> list[Sequence[records.Task]]:
         """The tasks of each round."""
         parts = [(is_frozen, list(part)) for is_frozen, part in groupby(tasks, key=self._is_frozen)]
         sizes = [(part, len(part) if is_frozen else self.size) for is_frozen, part in parts]
         return [part[start : start + size] for part, size in sizes for start in range(0, len(part), size)]
 
-    def _is_frozen(self, task: Task) -> bool:
+    def _is_frozen(self, task: records.Task) -> bool:
         return task.loop_id in self.frozen
 
-    def finished(self, task: Task, attempts: Sequence[Attempt]) -> None:
+    def finished(self, task: records.Task, attempts: Sequence[records.Attempt]) -> None:
         """Keep a task's attempts, and episodes made of them as in its loop, until its round ends. Thread-safe."""
         if self._is_frozen(task):
             return
@@ -324,7 +311,7 @@ class Rounds:
         if self.archive.curated:
             self._attempts[task.loop_id] = tuple(attempts)
 
-    def end(self, tasks: Sequence[Task]) -> None:
+    def end(self, tasks: Sequence[records.Task]) -> None:
         """Add the round's attempts to shared memory, in task order."""
         if self._is_frozen(tasks[0]):
             return

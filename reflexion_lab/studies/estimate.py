@@ -28,23 +28,13 @@ from reflexion_lab.analysis.report.sheets import Sheet, paragraphs
 from reflexion_lab.errors import ConfigError
 from reflexion_lab.memory.archive import Archive, Rounds
 from reflexion_lab.records import Attempt, Completion, Message, Record, Sampling, Task, Usage
+from reflexion_lab.runner.config import parts
 from reflexion_lab.runner.config.assemble import loop_factory, resolved
 from reflexion_lab.runner.config.build import Config, plain, takes
 from reflexion_lab.runner.config.check import check
 from reflexion_lab.runner.config.compose import compose
 from reflexion_lab.runner.config.initial_items import initial_items
 from reflexion_lab.runner.config.kinds import check_kinds
-from reflexion_lab.runner.config.parts import (
-    ROLES,
-    Models,
-    load_archive,
-    load_benchmark,
-    load_models,
-    load_sandbox,
-    suite_writer_factory,
-    timed_tasks,
-    with_defaults,
-)
 from reflexion_lab.runner.config.record import RunConfig
 from reflexion_lab.runner.runner import teach
 from reflexion_lab.tasks.sandbox.cached import CachedSandbox
@@ -69,7 +59,7 @@ def estimate(configs: Sequence[RunConfig | Config], tasks: int = 3) -> Estimate:
         for cfg in cells:
             settings = f"{cfg.sandbox} {cfg.cache}"
             if settings not in sandboxes:
-                sandboxes[settings] = stack.enter_context(closing(load_sandbox(cfg)))
+                sandboxes[settings] = stack.enter_context(closing(parts.load_sandbox(cfg)))
             probes.append(_probe(cfg, tasks, scope, sandboxes[settings]))
     return _summed(probes)
 
@@ -115,13 +105,15 @@ def _probe(cfg: RunConfig, n: int, scope: str, sandbox: CachedSandbox) -> Probe:
     first round; with a curator, the first rounds. `scope`: where its spending counts towards the caps.
     """
     cfg = without_traces(resolved(cfg))  # ids of items, which prompts may show, as in the run
-    check_kinds(cfg, benchmark := load_benchmark(cfg, sandbox))
+    check_kinds(cfg, benchmark := parts.load_benchmark(cfg, sandbox))
     size = cfg.memory.shared.round_size
     with ExitStack() as stack:
-        models = stack.enter_context(closing(load_models(cfg)))
+        models = stack.enter_context(closing(parts.load_models(cfg)))
         models.meter.scope = scope
         curator = Recording(models.of("curator"), "curator")
-        archive = load_archive(cfg, models._replace(by_role={**models.by_role, "curator": cast(CachedModel, curator)}))
+        archive = parts.load_archive(
+            cfg, models._replace(by_role={**models.by_role, "curator": cast(CachedModel, curator)})
+        )
         rounds, curated = None, archive and archive.curated
         if archive:
             stack.enter_context(closing(archive))
@@ -135,7 +127,7 @@ def _probe(cfg: RunConfig, n: int, scope: str, sandbox: CachedSandbox) -> Probe:
         else:
             chosen = random.Random(f"estimate {cfg.seed}").sample(chosen, min(n, len(chosen)))
         probed = benchmark.only([task.loop_id for task in chosen])
-        tasks = timed_tasks(probed, sandbox, cfg.benchmark.keep_failing)
+        tasks = parts.timed_tasks(probed, sandbox, cfg.benchmark.keep_failing)
         workers = cfg.workers or models.of("actor").slots
         workers = min(workers, size) if archive else workers
         loops: list[Trace] = []
@@ -163,14 +155,14 @@ def _probe(cfg: RunConfig, n: int, scope: str, sandbox: CachedSandbox) -> Probe:
     )
 
 
-def _trace(cfg: RunConfig, models: Models, sandbox: CachedSandbox, archive: Archive | None, task: Task) -> Trace:
+def _trace(cfg: RunConfig, models: parts.Models, sandbox: CachedSandbox, archive: Archive | None, task: Task) -> Trace:
     """One task's loop, from the tests that a model writes for it to its last attempt."""
     TRACE.set(trace := Trace([], []))
-    by_role = {role: cast(CachedModel, Recording(models.of(role), role, trace)) for role in ROLES}
+    by_role = {role: cast(CachedModel, Recording(models.of(role), role, trace)) for role in parts.ROLES}
     models = models._replace(by_role=by_role)
     written: tuple[str, ...] = ()
     if cfg.feedback_source == "self_tests":
-        written = suite_writer_factory(cfg, models, sandbox)().write(task.public).tests
+        written = parts.suite_writer_factory(cfg, models, sandbox)().write(task.public).tests
     loop = loop_factory(cfg, models, sandbox, archive)()
     for attempt in loop.attempts(teach(task, cfg.feedback_source, written)):
         trace.attempts.append(attempt)
@@ -206,11 +198,11 @@ def _summed(cells: Sequence[Probe]) -> Estimate:
     )
 
 
-def _times(n: int, parts: Sequence[Part]) -> Part:
-    """The cost of `n` further tasks or rounds after those that cost `parts`."""
+def _times(n: int, costs: Sequence[Part]) -> Part:
+    """The cost of `n` further tasks or rounds after those of these `costs`."""
     figures = {}
     for field in Part.__struct_fields__:
-        low, mean, high = zip(*(msgspec.structs.astuple(getattr(part, field)) for part in parts), strict=True)
+        low, mean, high = zip(*(msgspec.structs.astuple(getattr(part, field)) for part in costs), strict=True)
         figures[field] = Range(n * min(low), n * fmean(mean), n * max(high))
     return Part(**figures)
 
@@ -346,11 +338,11 @@ def sheet(estimate: Estimate) -> Sheet:
     """Calls, tokens and cost: of first attempts and retries, of each role, of all, and of what is left to pay."""
     cells, unpriced = f"{number_of(estimate.cells, 'cell')}, " if estimate.cells > 1 else "", estimate.unknown
     least = "≥ " * bool(estimate.uncounted)
-    parts = {"first attempts": estimate.first_attempts, "retries": estimate.retries, **estimate.roles}
-    parts["all"] = estimate.total
+    costs = {"first attempts": estimate.first_attempts, "retries": estimate.retries, **estimate.roles}
+    costs["all"] = estimate.total
     if estimate.cells > 1:
-        parts["without sharing"] = estimate.apart
-    parts["still to pay"] = estimate.to_pay
+        costs["without sharing"] = estimate.apart
+    costs["still to pay"] = estimate.to_pay
     return Sheet(
         title=f"Estimate: {cells}{number_of(estimate.tasks, 'task')}, from {estimate.probed} probed",
         columns=("", "calls", "tokens", "cost"),
@@ -361,7 +353,7 @@ def sheet(estimate: Estimate) -> Sheet:
                 least + _counted(part.tokens),
                 "unknown" if unpriced else _counted(part.cost, 4),
             )
-            for name, part in parts.items()
+            for name, part in costs.items()
         ),
         caption="Mean of the probed tasks; in brackets, if all others cost as much as the cheapest or the most "
         "expensive; no confidence interval.",
@@ -468,7 +460,7 @@ class Recording(WrappedModel):
 
 def without_traces(cfg: RunConfig) -> RunConfig:
     """A copy of the config without a store and reflection files; it reflects on the last attempt as with them."""
-    return with_defaults(cfg).having({"store": _no_store(), "memory.reflection_files": None})
+    return parts.with_defaults(cfg).having({"store": _no_store(), "memory.reflection_files": None})
 
 
 @cache

@@ -31,6 +31,7 @@ from reflexion_lab.memory.archive import Archive, Rounds, is_begun_with, run_ids
 from reflexion_lab.memory.episodic import EpisodicMemory, NoSharedMemory
 from reflexion_lab.memory.reflection_files import ReflectionFiles
 from reflexion_lab.protocols import Sandbox, Store, Tracker
+from reflexion_lab.runner.config import parts
 from reflexion_lab.runner.config.build import Config, build, construct, fixed, has_durable_store, job_overrides, takes
 from reflexion_lab.runner.config.check import arm_warnings, check
 from reflexion_lab.runner.config.compose import restored
@@ -42,28 +43,6 @@ from reflexion_lab.runner.config.initial_items import (
     shows_solutions,
 )
 from reflexion_lab.runner.config.kinds import check_kinds
-from reflexion_lab.runner.config.parts import (
-    ROLES,
-    Models,
-    declares,
-    draws_by_role,
-    draws_from_runs,
-    embedder_fingerprint,
-    keeps_items,
-    load_archive,
-    load_benchmark,
-    load_models,
-    load_sandbox,
-    reads_solutions,
-    reflects_on_last,
-    snapshot_path,
-    stop_rules,
-    suite_writer_factory,
-    take_snapshot,
-    timed_tasks,
-    vacuous_tests,
-    with_defaults,
-)
 from reflexion_lab.runner.config.record import RunConfig
 from reflexion_lab.runner.folder import registration
 from reflexion_lab.runner.folder.folder import IRREPLACEABLE, RunFolder, read_beginning
@@ -95,7 +74,7 @@ class Lab(NamedTuple):
     folder: RunFolder
     tracker: Tracker
     sandbox: CachedSandbox
-    models: Models
+    models: parts.Models
     archive: Archive | None
 
     @property
@@ -131,53 +110,52 @@ def assemble(config: RunConfig | Config | Mapping[str, Any]) -> Lab:
 
 def resolved(cfg: RunConfig) -> RunConfig:
     """The config with values that follow from others and the salt of item ids; a resumed run keeps its manifest's."""
-    cfg = with_defaults(cfg)
-    if keeps_items(cfg) and cfg.memory.shared.items.salt is None:
+    cfg = parts.with_defaults(cfg)
+    if parts.keeps_items(cfg) and cfg.memory.shared.items.salt is None:
         before = value_at(earlier.config, SALT) if (earlier := cfg.resumed) else None
         cfg = cfg.having({SALT: before or config_digest(cfg.recorded)})
     return cfg
 
 
 def _assembled(cfg: RunConfig, held: contextlib.ExitStack) -> Lab:
-    sandbox = load_sandbox(cfg)
+    sandbox = parts.load_sandbox(cfg)
     held.callback(sandbox.close)
     sandbox.open(is_new=False)  # report a damaged cache before anything runs
-    check_kinds(cfg, benchmark := load_benchmark(cfg, sandbox))
+    check_kinds(cfg, benchmark := parts.load_benchmark(cfg, sandbox))
     if benchmark.note:
         warnings.warn(benchmark.note, stacklevel=2)
-    models = load_models(cfg)
+    models = parts.load_models(cfg)
     held.callback(models.close)
     manifest = run_manifest(cfg, benchmark, models, sandbox.layers, _provenance(cfg))
-    if draws_from_runs(cfg):
+    if parts.draws_from_runs(cfg):
         runs = pool_runs(cfg.reflector["pool"], cfg.seed, manifest, manifest.provenance.pool)
         cfg = replace(cfg, reflector={**cfg.reflector, "pool": list(map(str, runs))})
-    if archive := load_archive(cfg, models):
+    if archive := parts.load_archive(cfg, models):
         held.callback(archive.close)
     loop = loop_factory(cfg, models, sandbox, archive)
     loop("")  # report invalid values before anything is written
-    suite_writer = suite_writer_factory(cfg, models, sandbox) if cfg.feedback_source == "self_tests" else None
+    suite_writer = parts.suite_writer_factory(cfg, models, sandbox) if cfg.feedback_source == "self_tests" else None
     tracker = build(cfg.tracker, "tracker")
     store_state = _store_state(cfg, archive)  # before anything is written
     models.open()
     sandbox.open()
     # A resumed run keeps its tasks even if a canonical solution now fails on a busy machine.
     keep = cfg.benchmark.keep_failing or cfg.resume is not None
-    tasks = timed_tasks(benchmark, sandbox, keep)
-    origin = replace(manifest.provenance, store=store_state, vacuous_tests=vacuous_tests(tasks, sandbox, keep))
+    tasks = parts.timed_tasks(benchmark, sandbox, keep)
+    origin = replace(manifest.provenance, store=store_state, vacuous_tests=parts.vacuous_tests(tasks, sandbox, keep))
     manifest = replace(manifest, provenance=origin)
     if benchmark.held_out and not cfg.quiet:
         print(overlap(benchmark), file=sys.stderr)
     folder = open_folder(cfg, manifest)
-    for role in ROLES if folder.results else ():  # a resumed run need not begin with a prompt that is answered
+    for role in parts.ROLES if folder.results else ():  # a resumed run need not begin with a prompt that is answered
         models.refusals(role).has_answered = True
     models.meter.scope = str(cfg.sweep_id or folder.manifest.config.get("sweep_id") or folder.manifest.run_id)
     workers = cfg.workers or models.of("actor").slots
     if cfg.resume is not None:
         models.meter.recover(lambda: Spending.of(folder.paid, workers))
     rounds = begin_rounds(archive, cfg, folder, benchmark.held_out) if archive else None
-    files = (
-        ReflectionFiles(cfg.memory.reflection_files) if cfg.memory.reflection_files and not keeps_items(cfg) else None
-    )
+    place = None if parts.keeps_items(cfg) else cfg.memory.reflection_files
+    files = ReflectionFiles(place) if place else None
     runner = Runner(
         tasks=tasks,
         loop=functools.partial(loop, folder.manifest.run_id),
@@ -216,7 +194,7 @@ def begin_rounds(archive: Archive, cfg: RunConfig, folder: RunFolder, frozen: Co
         log=functools.partial(folder.append, "operations.jsonl"),
         frozen=frozen,
     )
-    snapshot, recorded = snapshot_path(cfg), folder.beginning
+    snapshot, recorded = parts.snapshot_path(cfg), folder.beginning
     with _locked(snapshot):
         start = recorded or (read_beginning(snapshot) if snapshot else None)
         others = None if recorded else initial_items(cfg)
@@ -235,7 +213,7 @@ def begin_rounds(archive: Archive, cfg: RunConfig, folder: RunFolder, frozen: Co
         if recorded is None:
             beginning = replace(beginning, stored=UNSET if stored == beginning.items else stored)
             folder.write_json("memory.json", msgspec.to_builtins(beginning))
-        take_snapshot(cfg, beginning)
+        parts.take_snapshot(cfg, beginning)
     return rounds
 
 
@@ -280,7 +258,7 @@ def _locked(path: Path | None) -> Iterator[None]:
 
 
 def loop_factory(
-    cfg: RunConfig, models: Models, sandbox: Sandbox, archive: Archive | None = None
+    cfg: RunConfig, models: parts.Models, sandbox: Sandbox, archive: Archive | None = None
 ) -> Callable[..., Reflexion]:
     """A factory of loops, one per task: parts are shared, memory and draw counts are the task's own.
 
@@ -289,30 +267,36 @@ def loop_factory(
     nodes = {name: fixed(getattr(cfg, name), name) for name in ("actor", "evaluator", "critic", "reviser", "reflector")}
     recall, prompts = build(cfg.recall, "recall"), build(cfg.prompts, "prompts")
     files = ReflectionFiles(cfg.memory.reflection_files) if cfg.memory.reflection_files else None
-    solutions = {"tasks": load_benchmark(cfg, is_whole=True).tasks} if reads_solutions(cfg) else {}
+    solutions = {"tasks": parts.load_benchmark(cfg, is_whole=True).tasks} if parts.reads_solutions(cfg) else {}
     has_critic = any(takes(name, nodes[name], "critic") for name in ("actor", "reflector", "reviser"))
     user_defined = {name for name in (*nodes, "recall", "retriever", "embedder") if own_targets(getattr(cfg, name))}
     quality, stuck = msgspec.structs.asdict(cfg.quality), Stuck(cfg.loop.stuck_after)
     shared = archive or NoSharedMemory()
-    of_run: dict[str, Any] = {"stop": stop_rules(cfg, stuck), "policy": build(cfg.policy, "policy"), "stuck": stuck}
-    of_run |= {"reflect_on_last": reflects_on_last(cfg), "reflect_on_success": cfg.loop.reflect_on_success}
-    of_run |= {"reflect_below": cfg.loop.reflect_below, "reflect_unjudged": declares(cfg.reflector, "needs_no_verdict")}
+    of_run: dict[str, Any] = {
+        "stop": parts.stop_rules(cfg, stuck),
+        "policy": build(cfg.policy, "policy"),
+        "stuck": stuck,
+        "reflect_on_last": parts.reflects_on_last(cfg),
+        "reflect_on_success": cfg.loop.reflect_on_success,
+        "reflect_below": cfg.loop.reflect_below,
+        "reflect_unjudged": parts.declares(cfg.reflector, "needs_no_verdict"),
+    }
 
     def bounded(part: Any, method: str, *groups: str, kinds: tuple[type, ...]) -> Any:
         """Bound user-defined parts; those of the lab are bounded by model and sandbox."""
         return part if user_defined.isdisjoint(groups) else Budgeted(part, method, cfg.loop.timeout, kinds)
 
     def loop(run_id: str = "") -> Reflexion:
-        draws = draws_by_role(models, cfg.loop.first_draw)
-        parts = {"sandbox": sandbox, "prompts": prompts, "shared": shared, "models": draws}
+        draws = parts.draws_by_role(models, cfg.loop.first_draw)
+        given = {"sandbox": sandbox, "prompts": prompts, "shared": shared, "models": draws}
         if environment := getattr(sandbox, "environment", None):
-            parts["environment"] = environment
-        parts["evaluator"] = build(nodes["evaluator"], "evaluator", parts)
+            given["environment"] = environment
+        given["evaluator"] = build(nodes["evaluator"], "evaluator", given)
         if has_critic:
-            parts["critic"] = build(nodes["critic"], "critic", {**parts, "model": draws["critic"]})
-        parts["reviser"] = nodes["reviser"]  # built by the actor that uses it, with the actor's model
-        reflector = build(nodes["reflector"], "reflector", {**parts, **solutions, "model": draws["reflector"]})
-        actor = build(nodes["actor"], "actor", {**parts, "model": draws["actor"]})
+            given["critic"] = build(nodes["critic"], "critic", {**given, "model": draws["critic"]})
+        given["reviser"] = nodes["reviser"]  # built by the actor that uses it, with the actor's model
+        reflector = build(nodes["reflector"], "reflector", {**given, **solutions, "model": draws["reflector"]})
+        actor = build(nodes["actor"], "actor", {**given, "model": draws["actor"]})
         memory = EpisodicMemory(
             recall,
             cfg.memory.max_episodes,
@@ -326,7 +310,7 @@ def loop_factory(
         first = bounded(reflector, "reflect", "reflector", kinds=(records.Reflection, NoneType))
         return Reflexion(
             actor=bounded(actor, "act", "actor", "critic", "reviser", kinds=(records.Trajectory,)),
-            evaluator=bounded(parts["evaluator"], "evaluate", "evaluator", kinds=(records.Evaluation,)),
+            evaluator=bounded(given["evaluator"], "evaluate", "evaluator", kinds=(records.Evaluation,)),
             reflector=construct("quality", Reviewed, first=first, **quality),
             memory=bounded(memory, "recall", "recall", "retriever", "embedder", kinds=(records.Recollection,)),
             **of_run,
@@ -343,7 +327,7 @@ def _provenance(cfg: RunConfig) -> records.Provenance:
         cfg.whole,
         overrides=overrides,
         launcher=launcher,
-        embedder_fingerprint=embedder_fingerprint(cfg),
+        embedder_fingerprint=parts.embedder_fingerprint(cfg),
         sandbox_version=VERSION,
         items=origin_of_items(cfg),
         slowness=slowness(),
@@ -351,7 +335,7 @@ def _provenance(cfg: RunConfig) -> records.Provenance:
 
 
 def run_manifest(
-    cfg: RunConfig, benchmark: Benchmark, models: Models, isolation: Sequence[str], origin: records.Provenance
+    cfg: RunConfig, benchmark: Benchmark, models: parts.Models, isolation: Sequence[str], origin: records.Provenance
 ) -> records.Manifest:
     """The manifest of the run.
 
@@ -362,7 +346,7 @@ def run_manifest(
     registered = {"study": study.name, "study_digest": study.digest} if study else {}
     manifest = replace(manifest, shows_solutions=shows_solutions(cfg), **registered)
     earlier = cfg.resumed
-    if draws_from_runs(cfg):
+    if parts.draws_from_runs(cfg):
         pool = pool_of(cfg, manifest, earlier.provenance.pool if earlier else ())
         is_of_study = study is not None and not any(
             registration.deviations(study, RunFolder(run).manifest)
@@ -386,18 +370,18 @@ def manifest_of(composed: RunConfig | Config, is_asked: bool = True) -> records.
     """
     check(cfg := RunConfig.of(composed))
     cfg = resolved(cfg)
-    check_kinds(cfg, benchmark := load_benchmark(cfg))
-    models = load_models(cfg, is_asked)
+    check_kinds(cfg, benchmark := parts.load_benchmark(cfg))
+    models = parts.load_models(cfg, is_asked)
     try:
         origin = _provenance(cfg)
-        if archive := load_archive(cfg, models):
+        if archive := parts.load_archive(cfg, models):
             with contextlib.closing(archive):
                 origin = replace(origin, store=_store_state(cfg, archive))
         manifest = new_manifest(cfg.whole, benchmark, models.by_role, (), origin)
         manifest = replace(manifest, shows_solutions=shows_solutions(cfg))
     finally:
         models.close()
-    if not draws_from_runs(cfg):
+    if not parts.draws_from_runs(cfg):
         return manifest
     pool = {}
     folders = cfg.reflector["pool"]
@@ -415,7 +399,7 @@ def _store_state(cfg: RunConfig, archive: Archive | None) -> str:
         return ""
     if cfg.memory.shared.across_cells:
         return "across cells"
-    snapshot = snapshot_path(cfg)
+    snapshot = parts.snapshot_path(cfg)
     with _locked(snapshot):
         if snapshot and (known := read_beginning(snapshot)):
             is_filled = bool(known.episodes or known.wisdom or known.items)
