@@ -52,8 +52,8 @@ class Play:
 
     The solution is the actions that were taken, one a line; of a question, the answer with which the play ended.
     `max_observation`: largest length of an observation in characters, 80 or more. `constrained`: where the environment
-    lists its actions, send a grammar that permits no other, for models that support grammars. The oldest turns are left
-    out where the prompt exceeds the model's context. An environment that fails begins again once, at the same place.
+    lists its actions, send a grammar that permits no other, for models that support grammars. Of a prompt that exceeds
+    the model's context, a quarter is left out, the oldest turns. An environment that fails once begins again there.
     """
 
     kinds = ("actions", "answer")
@@ -107,6 +107,7 @@ class _Work:
         self.observation = Observation(text="")
         self.actions: list[str] = []
         self.turns: list[Turn] = []
+        self.n_dropped = 0
         self.steps: list[Step] = []
         self.completions: list[Completion] = []
 
@@ -201,11 +202,13 @@ class _Work:
 
     def messages(self) -> tuple[Message, ...]:
         """The prompt of the next turn, without the oldest turns where it would exceed the model's context."""
-        for n_dropped in range(len(self.turns) + 1):
+        for n_dropped in range(self.n_dropped, len(self.turns) + 1):
             messages = self.laid_out(n_dropped)
             size = sum(estimated(message.content) + PER_MESSAGE for message in messages)
-            if self.limit is None or size <= self.limit:
+            share = 1 if n_dropped in (self.n_dropped, len(self.turns) - 1) else 0.75  # servers keep how prompts begin
+            if self.limit is None or size <= self.limit * share:
                 break
+        self.n_dropped = n_dropped
         return messages
 
     def laid_out(self, n_dropped: int) -> tuple[Message, ...]:

@@ -165,6 +165,8 @@ def test_the_oldest_turns_are_left_out_where_the_prompt_would_not_fit(context):
     dropped = re.search(r"\((\d+) of your earlier turns are left out\.\)", newest[0].content)
     assert len(newest) == 1 + 2 * (10 - (int(dropped[1]) if dropped else 0))
     assert (dropped is None) == (context == 900)
+    heads = {messages[0].content for messages in model.received}  # which servers do not read again
+    assert len(heads) == {300: 10, 400: 4, 900: 2}[context]
 
 
 def test_long_observations_are_cut_in_prompts_and_records():
