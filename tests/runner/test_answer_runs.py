@@ -15,6 +15,7 @@ from reflexion_lab.agent.reflectors.rules import Rules
 from reflexion_lab.agent.reflectors.self_review import SelfReview
 from reflexion_lab.records import Recollection, Sampling, Task, Trajectory
 from reflexion_lab.tasks.benchmarks.reasoning import reasoning
+from reflexion_lab.tasks.environments.replay import FAILED
 from reflexion_lab.tasks.evaluators.answers import SelfConsistency, check_of
 from reflexion_lab.tasks.evaluators.unit_tests import run_tests
 from tests import builders as make
@@ -109,7 +110,10 @@ def test_a_vote_counts_answers_as_the_rules_compare_them():
     number = replace(TASKS[0], data={"is_number": True})
     assert voted(number, "4", "$5.0", "5").solution == "$5.0"
     assert voted(TASKS[0], "the End", "x", "end!").solution == "the End"
-    assert voted(TASKS[0], "", "", "x").solution == "x", "no answer is no answer's vote"
+    failed = f"{FAILED}no such game"
+    for none in ("", failed):
+        assert voted(TASKS[0], none, none, "x").solution == "x", "no answer is no answer's vote"
+    assert SelfConsistency().evaluate(number, voted(number, failed, failed, "5")).outcome == "no_tests"
     verdict = SelfConsistency(0.6).evaluate(number, voted(number, "4", "5", "5.0"))
     assert (verdict.passed, round(verdict.reward, 2)) == (True, 0.67)
     verdict = SelfConsistency(0.7).evaluate(number, voted(number, "4", "5", "5.0"))

@@ -12,6 +12,7 @@ from reflexion_lab.agent.critique.critique_revise import draft_step, usage_by_ro
 from reflexion_lab.limits import Repeats, validated
 from reflexion_lab.protocols import Actor, Evaluator
 from reflexion_lab.records import WITHHELD, Evaluation, Recollection, Step, Task, Trajectory, Usage
+from reflexion_lab.tasks.environments.replay import FAILED
 from reflexion_lab.text.replies.answers import key
 
 Rule = Literal["first", "best", "vote"]
@@ -51,7 +52,8 @@ class Candidates:
             elif len(candidates) == self.n:
                 ended = "max_candidates"
         if self.rule == "vote":
-            choice = voted(verdicts, [key(task, each.solution) for each in candidates] if votes else ())
+            answers = [each.solution for each in candidates if votes]
+            choice = voted(verdicts, ["" if FAILED in answer else key(task, answer) for answer in answers])
         elif self.rule == "first" and ended == "passed":
             choice = len(verdicts) - 1
         else:

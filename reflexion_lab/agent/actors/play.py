@@ -30,7 +30,7 @@ from reflexion_lab.text.replies.extract import without_thoughts, without_tokens
 from reflexion_lab.text.shorten import cut, estimated
 
 ACTION = re.compile(r"^[\s*_#>-]*action(?:[ \t]+\d+)?[*_ \t]*:[*_ \t]*(\S.*)$", re.IGNORECASE | re.MULTILINE)
-INLINE = re.compile(r"\baction[ ]?:[*_ \t]*(\S.*)$", re.IGNORECASE | re.MULTILINE)
+INLINE = re.compile(r"\b(?:Action|ACTION)[ ]?:[*_ \t]*(\S.*)$", re.MULTILINE)
 """An action behind its thought, on one line."""
 THOUGHT = re.compile(r"^[\s*_#>-]*thought(?:[ \t]+\d+)?[*_ \t]*:[*_ \t]*", re.IGNORECASE)
 OBSERVATION = re.compile(r"^[\s*_#>-]*observation(?:[ \t]+\d+)?[*_ \t]*:", re.IGNORECASE | re.MULTILINE)
@@ -116,7 +116,7 @@ class _Work:
             self.session.close()
 
     def trajectory(self) -> Trajectory:
-        ended = "" if self.begin() else "world_failed"
+        ended = "" if self.begin() or self.begin() else "world_failed"
         while not ended:
             ended = self.turn()
         last = self.completions[-1] if self.completions else None

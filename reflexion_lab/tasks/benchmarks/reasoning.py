@@ -16,7 +16,7 @@ from reflexion_lab.errors import ConfigError, HarnessError
 from reflexion_lab.limits import Count, Tasks, validated
 from reflexion_lab.records import Task
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
-from reflexion_lab.text.replies.answers import extract_answer, is_plain
+from reflexion_lab.text.replies.answers import extract_answer, is_plain, is_symbolic
 
 _REASONS = {
     "its scorer evaluates the text of an answer (eval, parse_expr), which is the model's": "binary_matrix n_queens"
@@ -90,7 +90,9 @@ def _task(family: str, number: int, seed: int, config: dict[str, Any], entry: di
         prompt=entry["question"],
         entry_point="",
         kind="answer",
-        data={"is_number": is_plain(answer)} | ({"has_lines": True} if "\n" in answer.strip() else {}),
+        data={"is_number": is_plain(answer)}
+        | ({"is_symbolic": True} if is_symbolic(answer) else {})
+        | ({"has_lines": True} if "\n" in answer.strip() else {}),
         hidden_tests=(text,),
         canonical_solution=answer,
         tags=("reasoning", family),

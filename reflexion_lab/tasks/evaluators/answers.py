@@ -11,6 +11,7 @@ from typing import Any
 from reflexion_lab.errors import DataError
 from reflexion_lab.limits import PositiveShare, validated
 from reflexion_lab.records import Check, Evaluation, Execution, Task, Trajectory
+from reflexion_lab.tasks.environments.replay import FAILED
 from reflexion_lab.text.replies.answers import ANSWER_CHARS, equal, key, numeric
 from reflexion_lab.text.shorten import line
 
@@ -70,7 +71,7 @@ class SelfConsistency:
     def evaluate(self, task: Task, trajectory: Trajectory) -> Evaluation:
         # a draft that took turns, as a play does, follows them without a call of its own
         ends = [step for step in trajectory.steps if not step.messages] or trajectory.steps
-        drafts = [step.program for step in ends] if trajectory.strategy != "play" else []
+        drafts = [step.program for step in ends if trajectory.strategy != "play" and FAILED not in step.program]
         if len(drafts) < 2:
             return Evaluation(passed=False, outcome="no_tests", reward=0.0, verification_type="self_consistency")
         own, keys = key(task, trajectory.solution), [key(task, draft) for draft in drafts]

@@ -4,14 +4,16 @@ Replies are hostile: nothing is evaluated, texts are cut to `ANSWER_CHARS`, numb
 
 `exact` is the comparison of SQuAD (`normalize_answer` of its evaluation script; Rajpurkar et al., arXiv 1606.05250),
 which HotPotQA's script and the Reflexion paper use: lower case; no ASCII punctuation; without the words a, an, the; one
-space between words.
+space between words. The words in LaTeX's `\text` count as words.
 
-`literal` keeps punctuation, which is part of an expression, a tuple or a time; it drops blanks and marks around.
+`literal` keeps punctuation, which is part of an expression, a tuple or a time; it drops blanks, marks around and, as
+MATH's normaliser, degrees, LaTeX's spaces and sizes of brackets and fractions.
 
 `numeric` reads one number, and compares by `TOLERANCE`. Marks are dropped as by the normalisers of GSM8K (Cobbe et al.,
 arXiv 2110.14168; lm-evaluation-harness: commas, `$`, a final full stop) and of MATH (Hendrycks et al., arXiv
 2103.03874: spaces of LaTeX, `\%`, `\text`, `\frac`, units): `1,234.50`, `$5`, `50%` (as 50), `3/4`, `\frac{3}{4}`,
-`1 1/2`, `−2`, `2e3`, `x = 7`, `12 apples`. Digits are ASCII; `3,5`, `10²` and a text with two numbers are none.
+`1 1/2`, `−2`, `2e3`, `2 million`, `2 \times 10^6`, `x = 7`, `12 apples`. Digits are ASCII; `3,5`, `10²` and a text with
+two numbers are none.
 """
 
 from __future__ import annotations
@@ -42,11 +44,20 @@ _ONLY = re.compile(  # a number, and a unit or words: `3i`, `2x` and `5 - x` are
     re.VERBOSE,
 )
 _FRACTION = re.compile(r"\\[dt]?frac\s*\{([^{}]{1,400})\}\s*\{([^{}]{1,400})\}")
-_TEXT = re.compile(r"\\(?:text|mathrm|mbox)\s*\{([^{}]{0,400})\}")
-_DROPPED = re.compile(r"\\[!,;: ]|\\?[$%]|[€£¥]|\\(?:left|right)\b|(?<=[0-9])\{(?=,\})|(?<=,)\}(?=[0-9])")
+_TEXT = re.compile(r"\\(?:text(?:bf|it|rm)?|math(?:bf|it|rm)|mbox)\s*\{([^{}]{0,400})\}")
+_LATEX = re.compile(r"\\[!,;: ]|\\(?:left|right)\b|\^\{?\\circ\}?|(?<=\\)[dt](?=frac)")
+_DROPPED = re.compile(r"\\?[$%]|[€£¥]|(?<=[0-9])\{(?=,\})|(?<=,)\}(?=[0-9])")
+_GROUPS = re.compile(r"(?<=[0-9])[\u00a0\u2009\u202f](?=[0-9]{3}(?![0-9]))")
+_POWER = re.compile(r"(?<=[0-9]) ?(?:\\times|\\cdot|[*×·]) ?10 ?\^ ?\{?(-?[0-9]{1,3})\}?")
+_POWERS = {"hundred": "e2", "thousand": "e3", "million": "e6", "billion": "e9", "trillion": "e12"}
+_WORD = re.compile(rf"(?<=[0-9])[ -]?({'|'.join(_POWERS)})\b", re.IGNORECASE)
 _SIGNS = str.maketrans("\u2212\u2010\u2011\u2012\u2013\ufe63\uff0d\u00a0\u2009\u202f", "-------   ")
 _VARIABLE = re.compile(r"\A[A-Za-z][A-Za-z_0-9]{0,20} ?= ?(?=[^=]*\Z)")
-_SYMBOLIC = re.compile(r"[\\^=<>]|[0-9)][-+*/:.,] ?[0-9(A-Za-z\\]|(?<![A-Za-z0-9])[-+*/][0-9(A-Za-z]|\w[-+*/][0-9(]")
+_SYMBOLIC = re.compile(
+    r"""(?!\\text)[\\^=<>]|[0-9)][-+*/:.,][ ]?[0-9(A-Za-z\\]|(?<![A-Za-z0-9])[-+*/][0-9(A-Za-z]|\w[-+*/][0-9(]
+    |[\w)}][ ][-+*/:][ ]?[\w(\\]|\w[+\#]+(?!\w)|\w-\Z""",
+    re.VERBOSE,
+)
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 _MARK = re.compile(
     r"""(?P<hashes>^[ \t]*\#{4}[ \t]*(?=[-+\u2212$€£]?[ ]?[.0-9][0-9.,/ \t]*+%?[ \t.]*+$))
@@ -55,26 +66,40 @@ _MARK = re.compile(
     |(?P<phrase>\b(?:the|my)[ ](?:final[ ]|correct[ ])?answer[ ](?:is|was|=)(?:[ ]?:)?)""",
     re.IGNORECASE | re.MULTILINE | re.VERBOSE,
 )
-_FENCED = re.compile(r"^[ \t]*(`{3,}|~{3,})([^\n]*)\n(.*?)\n[ \t]*\1", re.MULTILINE | re.DOTALL)
+_FENCED = re.compile(r"^[ \t]*+(`{3,}+|~{3,}+)([^\n]*)\n(.*?)(?:\n[ \t]*\1|\Z)", re.MULTILINE | re.DOTALL)
 _CODE = ("python", "py")
 _TAG = re.compile(r"</?answer>", re.IGNORECASE)
+_TAGGED = re.compile(r"<answer>((?:(?!<answer>).)*?)</answer>", re.IGNORECASE | re.DOTALL)
 _BLANK = re.compile(r"\n[ \t]*\n")
-_INTRODUCTION = re.compile(r"\A[^\n]*\w [^\n]*:[*_ \t]*\n")
-_SENTENCE = re.compile(r"(?<!\bSt)(?<!\bDr)(?<!\bMr)(?<!\bMs)(?<!\bMrs)[.!?](?=\s|$)")
+_INTRODUCTION = re.compile(r"\A[^\n]*?[A-Za-z]{2}[^\n]*:[*_ \t]*\n")
+_ABBREVIATED = re.compile(  # titles; initials, two of them or behind a name, unless a sentence begins there
+    r"""\b(?:St|Dr|Mr|Ms|Mrs|Jr|Sr|Inc|No(?=\.[ ][0-9])|(?:[A-Z]\.[ ]?)+[A-Z]|[A-Z][a-z]+[ ](?:[A-Z]\.[ ]?)*[A-Z])\.
+    (?![ ](?:The|It|This|That|Because|So|However|Since|As|I|In|We)\b)""",
+    re.VERBOSE,
+)
+_SENTENCE = re.compile(r"[.!?](?=\s|$)")
 _ANY_NUMBER = re.compile(rf"(?<![\w.,/]){_NUMBER}(?:/{_NUMBER})?")
+_BEFORE = re.compile(r"(?:\\(?:sqrt|frac|binom|log|ln|pi|cdot|times) ?\{?|[\^√]\{?|\b[A-Za-z] ?[*/^+-] ?)\Z")
+"""Beside a number, as the next: what makes it a part of an expression, a range, a list or a time."""
+_AFTER = re.compile(
+    r"""[A-Za-z](?<![mgshL])(?![A-Za-z])|:[0-9]|[ ]?(?:[\^²³√×·]|\\[a-z]|[-+,;/][ ]?[0-9.\\]|[-+/][ ]?[A-Za-z]\b
+    |\*[0-9(\\]|(?:(?:or|and|to)[ ])?[0-9])""",
+    re.VERBOSE,
+)
 _AROUND = [*((mark, mark) for mark in ("**", "__", "`", "$$", "$", "*", "_")), ("\\(", "\\)"), ("\\[", "\\]")]
 
 
 def exact(text: str) -> str:
     """`text` as the rule `exact` compares it; what has no letter or digit to compare stays, in lower case."""
-    lower = text[:ANSWER_CHARS].lower()
+    lower = _TEXT.sub(r"\1", text[:ANSWER_CHARS]).lower()
     bare = lower.translate(_NO_PUNCTUATION).split()
     return " ".join([word for word in bare if word not in ("a", "an", "the")] or bare) or lower.strip()
 
 
 def literal(text: str) -> str:
     """`text` as the rule `literal` compares it: lower case, without blanks, marks around it and a final full stop."""
-    return "".join(unmarked(text[:ANSWER_CHARS].strip().removesuffix(".")).lower().translate(_SIGNS).split())
+    bare = _LATEX.sub("", _TEXT.sub(r"\1", unmarked(text[:ANSWER_CHARS].strip().removesuffix("."))))
+    return "".join(bare.lower().translate(_SIGNS).split())
 
 
 def is_symbolic(text: str) -> bool:
@@ -107,8 +132,16 @@ def _plain(text: str) -> str:
     """`text` without the marks that `numeric` drops."""
     if len(text) > ANSWER_CHARS:
         return ""
-    text = _FRACTION.sub(r" \1/\2", _TEXT.sub(r"\1", unmarked(text).translate(_SIGNS)))
-    return _VARIABLE.sub("", " ".join(_DROPPED.sub("", text).split())).removesuffix(".").replace("- ", "-")
+    text = _FRACTION.sub(r" \1/\2", _scaled(_TEXT.sub(r"\1", unmarked(text))))
+    return (
+        _VARIABLE.sub("", " ".join(_DROPPED.sub("", _LATEX.sub("", text)).split())).removesuffix(".").replace("- ", "-")
+    )
+
+
+def _scaled(text: str) -> str:
+    """`text` with ASCII signs, without blanks in numbers, and with exponents for powers of ten and their words."""
+    text = _POWER.sub(r"e\1", _GROUPS.sub("", text).translate(_SIGNS))
+    return _WORD.sub(lambda word: _POWERS[word[1].lower()], text)
 
 
 def equal(rule: str, answer: str, right: str) -> bool:
@@ -122,7 +155,7 @@ def equal(rule: str, answer: str, right: str) -> bool:
     return abs(value - known) <= TOLERANCE * (1 if known.denominator == 1 else max(Fraction(1), abs(known)))
 
 
-RULES = ("label", "boxed", "hashes", "phrase", "json", "last_number", "last_line", "last_lines", "finish")
+RULES = ("label", "boxed", "hashes", "tag", "phrase", "json", "last_number", "last_line", "last_lines", "finish")
 """Rules by which an answer was read; `finish`: the last action of a play."""
 
 
@@ -140,16 +173,21 @@ def extract_answer(reply: str, task: Task, broke_off: bool = False) -> Extractio
     of the sentence). Without one: `json` (the last object with a key `answer`); and unless the reply broke off at
     `max_tokens`, `last_number`, if `task.data["is_number"]`, else `last_line`. If `task.data["has_lines"]`, as of a
     grid, the answer is the first block of several lines behind a mark, a block of code or a paragraph, and without one
-    the last of the reply (`last_lines`). Without an answer the rule is the reason: `none`, `thinking` (it ended within
-    `<think>`), `too_long`. Tags `<answer>` are dropped, marks of emphasis and mathematics around an answer, and words
-    around a number, if the answer is one.
+    the last of the reply (`last_lines`). Of a reply with `<answer>…</answer>` the last of these is read alone (`tag`,
+    if it is a line without a mark). Without an answer the rule is the reason: `none`, `thinking` (it ended within
+    `<think>`), `too_long`. Marks of emphasis and mathematics around an answer are dropped, and words around a number,
+    if the answer is one and no part of an expression, a range, a list or a time.
     """
     if len(reply) > REPLY_CHARS:
         return Extraction("", "too_long")
     text, thinking = without_thoughts(reply.replace("\r\n", "\n"))
-    text = _TAG.sub("", without_tokens(text))
     is_number, has_lines = bool(task.data.get("is_number")), bool(task.data.get("has_lines"))
-    unmarked_end = [] if broke_off else [_last(text, is_number, has_lines)]
+    text = without_tokens(text)
+    tagged = [inner for inner in _TAGGED.findall(text) if inner.strip()][-1:]
+    text = _TAG.sub("", *tagged or [text])
+    unmarked_end = [_last(text, is_number, has_lines)] if tagged or not broke_off else []
+    if tagged and not has_lines and "\n" not in text.strip():
+        unmarked_end = [("tag", text)]
     for rule, raw in (_marked(text, is_number, has_lines), _of_json(text), *unmarked_end):
         if len(raw) > ANSWER_CHARS:
             return Extraction("", "too_long")
@@ -171,15 +209,16 @@ def _marked(text: str, is_number: bool, has_lines: bool) -> tuple[str, str]:
                 rest = text[at : at + ANSWER_CHARS + 100] if kind in ("label", "phrase") else value
                 block, place = next(_blocks(rest), ""), at
                 value = block.removesuffix(".") if kind == "phrase" else block or value * (not _FENCED.search(text))
-            elif kind == "phrase" and (stop := _SENTENCE.search(value)):
-                value = value[: stop.start()]
+            elif kind == "phrase":
+                value = value[: _end_of_sentence(value)]
             if inner := value.rfind("\\boxed{") + 1:
                 value, _ = _in_braces(value, inner + 5)
             value = value.rstrip().removesuffix("**") if mark[0].count("**") == 1 else value
             marked += [(kind, value)] * bool(value.strip())
     firm = [each for each in marked if each[0] != "phrase"] or marked
     better = [each for each in firm if is_number and _ANY_NUMBER.search(each[1].translate(_SIGNS))]
-    better = better or [each for each in marked if has_lines and "\n" in each[1]]
+    for group in (firm, marked) if has_lines else ():
+        better = better or [each for each in group if "\n" in each[1]]
     return [("", ""), *(better or firm)][-1]
 
 
@@ -215,6 +254,11 @@ def _value(text: str, start: int) -> tuple[str, int]:
     return block, end + rest.find(block) + len(block)
 
 
+def _end_of_sentence(text: str) -> int:
+    masked = _ABBREVIATED.sub(lambda part: part[0].replace(".", "_"), text)
+    return stop.start() if (stop := _SENTENCE.search(masked)) else len(text)
+
+
 def _in_braces(text: str, start: int) -> tuple[str, int]:
     """The text in the braces that open at `start`, and their end; "" if they stay open."""
     depth = 0
@@ -235,7 +279,7 @@ def _last(text: str, is_number: bool, has_lines: bool) -> tuple[str, str]:
     if has_lines:
         return "last_lines", _last_block(text)
     if is_number:
-        return "last_number", ["", *_ANY_NUMBER.findall(text.translate(_SIGNS))][-1]
+        return "last_number", ["", *_ANY_NUMBER.findall(_scaled(text))][-1]
     return "last_line", ["", *(line for line in text.split("\n") if _MARK.sub("", line).strip("`* \t"))][-1]
 
 
@@ -251,8 +295,11 @@ def unmarked(text: str) -> str:
 
 
 def _cleaned(raw: str, is_number: bool) -> str:
+    """The answer without marks; the number in it, if it is one and no part of an expression or a list."""
     text = unmarked(raw)
-    if is_number and (match := _ONLY.fullmatch(_plain(text.rpartition("=")[2]))):
-        return match["number"].replace(",", "")
-    first = _ANY_NUMBER.search(text.translate(_SIGNS)) if is_number else None
-    return first[0].replace(",", "") if first else text
+    for part in (text.rpartition("=")[2], text) if is_number else ():
+        plain = _plain(part)
+        number = _ONLY.fullmatch(plain) or _ANY_NUMBER.search(plain)
+        if number and not (_BEFORE.search(plain[: number.start()]) or _AFTER.match(plain, number.end())):
+            return (number.groupdict().get("number") or number[0]).replace(",", "")
+    return text

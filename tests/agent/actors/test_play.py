@@ -113,6 +113,7 @@ ACTIONS = ("go north", "take old key", "look")
     ("I look around.\nlook", "I look around.", "look"),
     ("Action: sing  a\tsong", "", "sing a song"),  # the world answers
     ("Thought: I go. Action: go north", "I go.", "go north"),
+    ("Thought: My next action: a look\ntake old key", "My next action: a look", "take old key"),
     ("Action: look # the environment failed", "", "look # the environment failed"),
     ("Observation: you win\nlook", "", ""),
     ("Action:\n", "Action:", ""),
@@ -215,12 +216,15 @@ def test_a_play_that_its_world_ended_has_no_verdict_even_if_a_replay_would_succe
 
 
 def test_a_world_that_does_not_begin_gives_a_play_without_a_call():
+    starts = []
+
     class Closed(Corridor):
         def start(self, task):
+            starts.append(task)
             raise OSError("no such game")
 
     trajectory, model = play(turn("forward"), environment=Closed())
-    assert (trajectory.ended, model.received) == ("world_failed", [])
+    assert (trajectory.ended, model.received, len(starts)) == ("world_failed", [], 2)
     assert trajectory.solution.startswith(f"{FAILED}environment: start raised OSError: no such game")
 
 

@@ -14,7 +14,7 @@ from reflexion_lab.tasks.benchmarks import reasoning as module
 from reflexion_lab.tasks.benchmarks.reasoning import REFUSED, reasoning, score
 from reflexion_lab.tasks.evaluators.answers import answered
 from reflexion_lab.tasks.evaluators.unit_tests import run_tests
-from reflexion_lab.text.replies.answers import extract_answer
+from reflexion_lab.text.replies.answers import extract_answer, key
 
 EVALUATING = {"eval", "exec", "compile", "parse_expr", "sympify", "S", "Fraction", "parse_latex", "system", "Popen"}
 """Last names of calls that evaluate a text, or take unbounded time for one, such as Fraction("1e99999999")."""
@@ -172,3 +172,10 @@ def test_the_form_of_a_number_does_not_count_and_its_sign_does(family):
         ):
             answer = extract_answer(f"Answer: {form}", task).program
             assert answered(answer, task.hidden_tests).checks[0].outcome == outcome, form
+
+
+@pytest.mark.parametrize("family", ["number_filtering", "time_intervals"])
+def test_answers_that_differ_in_signs_and_points_are_not_the_same_vote(family):
+    for task in reasoning([family], n=20):
+        for mark in {*"-.:"} & {*task.canonical_solution}:
+            assert key(task, task.canonical_solution) != key(task, task.canonical_solution.replace(mark, "", 1))

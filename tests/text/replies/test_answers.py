@@ -1,6 +1,7 @@
 from fractions import Fraction
 
 import pytest
+from msgspec.structs import replace
 
 from reflexion_lab.records import Task
 from reflexion_lab.text.replies.answers import ANSWER_CHARS, equal, exact, extract_answer, is_symbolic, key, numeric
@@ -35,13 +36,29 @@ def question(is_number: bool) -> Task:
         ("Answer: **42** apples", "42", "label"),
         ("Answer: about 42", "42", "label"),
         ("So the answer is 12, not 15.", "12", "phrase"),
-        ("Answer: <answer>5</answer>", "5", "label"),
+        ("Answer: <answer>5</answer>", "5", "tag"),
+        ("<answer>\n12\n</answer>\nLet me know if you have 3 questions: <answer></answer>", "12", "tag"),
+        ("<answer>7 (see 2)</answer>", "7", "tag"),
+        ("Answer: 2 million people", "2e6", "label"),
+        ("So 1.5 \\times 10^{3}", "1.5e3", "last_number"),
+        ("Answer: 2\u202f000\u202f000", "2000000", "label"),
+        ("Answer: 5 * 3 = 15 apples, so there are 15", "15", "label"),
+        ("Answer: 42! I checked it 3 times", "42", "label"),
+        ("Answer: 5m of it", "5", "label"),
         ("<answer>\n3 and 4 are 7 fruits.\n\nAnswer: 7\n</answer>", "7", "label"),
         ("Answer: " + "1" * (ANSWER_CHARS + 1), "", "too_long"),
     ],
 )
 def test_a_number_is_read_from_a_reply_by_the_named_rule(reply, answer, rule):
     assert extract_answer(reply, question(True)) == (answer, rule)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["2\\sqrt{3}", "\\sqrt{2}", "2x", "x^2", "2^10", "2 + 3i", "2k", "(2, 3)", "2 or 3", "2-3", "2:30", "2 000 000"],
+)
+def test_a_number_within_something_else_is_not_the_answer(text):
+    assert extract_answer(f"So \\boxed{{{text}}}.", question(True)) == (text, "boxed")
 
 
 @pytest.mark.parametrize(
@@ -54,9 +71,17 @@ def test_a_number_is_read_from_a_reply_by_the_named_rule(reply, answer, rule):
         ("\\boxed{open", "\\boxed{open", "last_line"),
         ("Well.\nParis\n\n", "Paris", "last_line"),
         ("The answer is St. Louis. Yes.", "St. Louis", "phrase"),
+        ("The answer is George H. W. Bush. He won.", "George H. W. Bush", "phrase"),
+        ("The answer is J. K. Rowling. She wrote it.", "J. K. Rowling", "phrase"),
+        ("The answer is U.S. Route 66. Yes.", "U.S. Route 66", "phrase"),
+        ("The answer is C. Because it is.", "C", "phrase"),
+        ("The answer is option B. The others are not.", "option B", "phrase"),
+        ("The answer is Option B. The others are not.", "Option B", "phrase"),
+        ("The capital is <answer>Paris</answer>.\nI hope this helps!", "Paris", "tag"),
+        ("<answer>The answer is Paris. Yes.</answer>", "Paris", "phrase"),
         ("Answer: Paris\n\nI am sure the answer is correct.", "Paris", "label"),
         ("Answer: 3 of 4", "3 of 4", "label"),
-        ("I answer in <answer> tags.\n\nAnswer: <Answer>Paris</Answer>", "Paris", "label"),
+        ("I answer in <answer> tags.\n\nAnswer: <Answer>Paris</Answer>", "Paris", "tag"),
     ],
 )
 def test_other_answers_keep_their_words_and_lines(reply, answer, rule):
@@ -86,6 +111,9 @@ def test_other_answers_keep_their_words_and_lines(reply, answer, rule):
         ("Here it is:\n```\n1 2\n3 4\n```\n\nEvery row\nis right.", "last_lines"),
         ("Here it is:\n1 2\n3 4\n\nEvery row is right.", "last_lines"),
         ("Answer:\n1 2\n3 4\n\nFinal Answer: see the grid above.", "label"),
+        ("Answer:\n```\n1 2\n3 4\n```\n\nLet me verify that the answer is right:\n- Row 1\n- Row 2", "label"),
+        ("Answer:\n```\n1 2\n3 4", "label"),
+        ("The answer is therefore:\n1 2\n3 4", "phrase"),
     ],
 )
 def test_an_answer_with_lines_is_read_whole_wherever_it_begins(reply, rule):
@@ -107,6 +135,7 @@ def test_a_reply_that_broke_off_holds_no_answer_without_a_mark():
         ("1 1/2", Fraction(3, 2)), ("\u22122", -2), ("2e3", 2000), ("x = 7", 7), ("12 apples", 12), ("5 m", 5),
         ("20 km/h", 20), ("\\$1{,}000.", 1000), ("3.0", 3), (".5", Fraction(1, 2)),
         ("3,5", None), ("10\u00b2", None), ("5 and 6", None), ("1e999", None), ("1/0", None), ("\u0663\u0664", None),
+        ("90^\\circ", 90), ("2 million", 2_000_000), ("1.5\\times 10^3", 1500),
         ("nan", None), ("3i", None), ("2x", None), ("5 - x", None), ("5\\pi", None), ("", None), ("9" * 400, None),
     ],
 )  # fmt: skip
@@ -120,9 +149,13 @@ def test_rules_compare_as_stated():
     assert equal("exact", " the  Beatles!", "Beatles") and not equal("exact", "Beatle", "Beatles")
     assert not equal("exact", "the", "a"), "words of which nothing is left are compared themselves"
     assert all(equal("exact", right, f"({right})") and equal("exact", f"{right}.", right) for right in "ABa")
-    for right, wrong in (("x-1", "x+1"), ("(-1, 3)", "(1,-3)"), ("3:45", "34:5"), ("-\\sqrt{2}", "\\sqrt{2}")):
+    for right, wrong in (
+        ("x-1", "x+1"), ("(-1, 3)", "(1,-3)"), ("3:45", "34:5"), ("-\\sqrt{2}", "\\sqrt{2}"),
+        ("6 - 4i", "6 + 4i"), ("a - b", "b"), ("3 : 2", "3 2"), ("C++", "C"), ("C#", "C"), ("A-", "A"),
+    ):  # fmt: skip
         assert is_symbolic(right) and equal("literal", f" ${right}$. ", right) and not equal("literal", wrong, right)
-    assert not any(map(is_symbolic, ("Paris", "the United States", "A", "St. Louis")))
+    assert equal("literal", "\\dfrac{a}{b}", "\\frac{a}{b}") and equal("exact", "Evelyn", "\\text{Evelyn}")
+    assert not any(map(is_symbolic, ("\\text{(C)}", "Paris", "the United States", "A", "St. Louis")))
     assert exact("An apple, the end") == "apple end"
     assert key(question(True), "3.0") == key(question(True), "$3") != key(question(True), "4")
     assert key(question(False), "The End") == key(question(False), "end")
@@ -131,12 +164,15 @@ def test_rules_compare_as_stated():
 HOSTILE = [
     "\\boxed{" * 140_000, "Answer:\n" * 120_000, "#### 1" + " " * 900_000 + "x", "</s>" * 240_000, "1" * 900_000,
     "Answer: " + "1,111" * 1_900, '{"' * 400_000, "Answer: " + "1/" * 4_900, "Answer: " + "\\frac{" * 1_500,
-    "*" * 900_000, "the answer is " * 70_000,
+    "*" * 900_000, "the answer is " * 70_000, "<answer>" * 120_000,
+    "Answer: 5\n\n" + "`" * 99_000 + "\n" + "x\n" * 99_000,
+    "Answer: " + "A. " * 3_000, "2 " * 450_000, "Answer: " + "A" * 9_000, "Answer: " + "\\text{" * 1_600,
 ]  # fmt: skip
 
 
 def test_hostile_replies_are_read_in_linear_time():
+    grid = replace(question(False), data={"has_lines": True})
     for reply in HOSTILE:  # in quadratic time this test would take hours
-        for is_number in (True, False):
-            assert len(extract_answer(reply, question(is_number)).program) <= ANSWER_CHARS
+        for task in (question(True), question(False), grid):
+            assert len(extract_answer(reply, task).program) <= ANSWER_CHARS
         assert numeric(reply) is None and len(exact(reply)) <= ANSWER_CHARS
