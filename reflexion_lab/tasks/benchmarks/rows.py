@@ -144,6 +144,8 @@ def checked(task: Task) -> Task:
         raise DataError("field $.task_id", got, "a name")
     if task.released and not re.fullmatch(r"\d{4}-\d\d-\d\d", task.released):
         raise DataError("field $.released", repr(task.released), "an ISO date, such as 2025-01-31")
+    if wrong := [name for name in task.requires if not re.fullmatch(r"\w[\w.-]*", name)]:
+        raise DataError("field $.requires", repr(wrong[0]), "the name of a package or module, without a version")
     if task.kind == "program":
         Terms.of(task)
         for test in (*task.visible_tests, *task.hidden_tests):

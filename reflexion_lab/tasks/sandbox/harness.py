@@ -56,6 +56,9 @@ OUT_OF_MEMORY, BROKEN = 98, 99
 ALIVE = child.REPORT + 1
 """End of a pipe that a child keeps open while it runs."""
 CONNECTION = child.CALLS + 1
+THREADS = {f"{name}_NUM_THREADS": "1" for name in ("OPENBLAS", "OMP", "MKL", "NUMEXPR")}
+"""Environment of a server with packages: a fork has no thread of a pool, and 64 stacks would fill its memory."""
+THREADS["JOBLIB_MULTIPROCESSING"] = "0"  # else it counts processors in files that a child may not read
 FILES = 5_000
 """Maximum number of files and folders in the private folder."""
 PATH = 3800
@@ -89,12 +92,16 @@ def warm() -> None:
 def import_from(library: str, modules: list[str]) -> int:
     """Import the modules of the packages in `library`; returns the bytes of address space that they take."""
     sys.path.append(library)
+    os.environ.update(THREADS)
     before: int = lockdown.address_space()
     for name in modules:
         try:
             __import__(name)
         except BaseException as problem:
             raise lockdown.LimitError(f"requires: {name} cannot be imported ({problem})") from problem
+    if pools := dict[str, Any](sys.modules).get("threadpoolctl"):
+        pools._HAS_PROCFS = False  # a child may not read /proc/self/maps
+        pools.ThreadpoolController()  # asks the C library instead, which a child cannot look up
     after: int = lockdown.address_space()
     return max(0, after - before)
 
@@ -329,6 +336,7 @@ def main() -> None:
 
 def run_server() -> None:
     descriptor, folder, memory, file_size, open_files, _, library, *modules = sys.argv[1:]
+    os.environ.clear()
     for name in WARM:
         __import__(name)
     own = import_from(library, modules) if library else 0
@@ -348,7 +356,6 @@ def run_server() -> None:
     keep_listings()
     layers = lockdown.Lockdown(folder, int(memory) + own, int(file_size), int(open_files), library)
     layers.enter_server()
-    os.environ.clear()
     gc.collect()
     gc.freeze()
     serve(connection, folder, layers)

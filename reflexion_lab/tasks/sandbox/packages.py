@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import functools
 import re
+import sys
 from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
-
-THREADS = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1")
-"""Environment of a server with packages: a fork has no thread of a pool, and 64 stacks would fill its memory."""
 
 
 class Packages(NamedTuple):
@@ -34,33 +32,41 @@ class Packages(NamedTuple):
 
 @functools.lru_cache(maxsize=256)
 def packages(requires: tuple[str, ...]) -> Packages:
-    """The distributions that `requires` names, by name or by a module of theirs, with what they need and is here."""
+    """The distributions that `requires` names, by name or by a module of theirs, with what they need and is here.
+    Modules of Python itself are part of none.
+    """
     dists, missing, modules = dict[str, metadata.Distribution](), list[str](), list[str]()
     for name in requires:
-        names = _providers().get(name) or [name]
-        reached = [dist for each in names for dist in _with_needs(each, dists)]
-        if not reached:
-            missing.append(name)
-        own = [top for top, of in _providers().items() if set(names) & set(of) and re.fullmatch(r"[a-z]\w*", top, re.I)]
-        modules += ([name] if name in own else own) if reached else []
+        top = name.partition(".")[0]
+        if top in sys.stdlib_module_names:
+            continue
+        here = {_key(each) for each in _providers().get(top) or [name] if _with_needs(each, dists)}
+        public = (module for module in _providers() if re.fullmatch(r"[a-z]\w*", module, re.I))
+        own = [module for module in public if here & {*map(_key, _providers()[module])}]
+        modules += [top] if top in own else own
+        missing += [] if here else [top]
     entries = {Path(str(dist.locate_file(top))) for dist in dists.values() for top in _tops(dist)}
     versions = sorted(f"{name}=={dist.version}" for name, dist in dists.items())
-    return Packages(tuple(dict.fromkeys(modules)), tuple(sorted(entries)), tuple(versions), tuple(missing))
+    return Packages(
+        tuple(dict.fromkeys(modules)), tuple(sorted(entries)), tuple(versions), tuple(dict.fromkeys(missing))
+    )
 
 
-def _with_needs(name: str, known: dict[str, metadata.Distribution]) -> list[metadata.Distribution]:
-    """The distribution `name` and what it needs, added to `known`; [] if it is not installed."""
-    key = re.sub(r"[-_.]+", "-", name).lower()
-    if key in known:
-        return [known[key]]
-    try:
-        known[key] = dist = metadata.distribution(name)
-    except metadata.PackageNotFoundError:
-        return []
-    for need in dist.requires or ():
-        if "extra ==" not in need and (match := re.match(r"[\w.-]+", need)):
-            _with_needs(match[0], known)
-    return [dist]
+def _key(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _with_needs(name: str, known: dict[str, metadata.Distribution]) -> bool:
+    """Add the distribution `name` and what it needs to `known`; whether it is installed."""
+    if (key := _key(name)) not in known:
+        try:
+            known[key] = dist = metadata.distribution(name)
+        except metadata.PackageNotFoundError:
+            return False
+        for need in dist.requires or ():
+            if "extra ==" not in need and (match := re.match(r"[\w.-]+", need)):
+                _with_needs(match[0], known)
+    return True
 
 
 @functools.cache

@@ -41,7 +41,7 @@ from reflexion_lab.tasks.sandbox.child import CALLED
 from reflexion_lab.tasks.sandbox.comparison import Decoder, Unreadable
 from reflexion_lab.tasks.sandbox.harness import ASK, OUT_OF_MEMORY, STATUS, sweep
 from reflexion_lab.tasks.sandbox.lockdown import layers
-from reflexion_lab.tasks.sandbox.packages import THREADS, packages
+from reflexion_lab.tasks.sandbox.packages import packages
 from reflexion_lab.tasks.sandbox.programs import STUCK, Terms, case, compared, name_of, raised
 from reflexion_lab.text.replies.syntax import UNPARSABLE
 
@@ -159,8 +159,7 @@ class Server:
             [interpreter, "-s", "-S", "-P", "-B", HARNESS, *arguments],
             # LD_BIND_NOW: look up symbols once, not in each child.
             # MALLOC_ARENA_MAX: each further arena would reserve 64 MB of a thread's memory limit.
-            env={"PYTHONHASHSEED": str(hash_seed), "PYTHONUTF8": "1", "LD_BIND_NOW": "1", "MALLOC_ARENA_MAX": "1"}
-            | (THREADS if requires else {}),
+            env={"PYTHONHASHSEED": str(hash_seed), "PYTHONUTF8": "1", "LD_BIND_NOW": "1", "MALLOC_ARENA_MAX": "1"},
             cwd=self.folder,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

@@ -53,6 +53,8 @@ def test_name_is_the_stem_and_digest_that_of_the_bytes(written):
      "field $.canonical_solution: got 'def f(x):"),
     (TASK | {"entry_point": "f(x)"}, "field $.entry_point: got 'f(x)', expected a Python identifier"),
     (TASK | {"entry_point": "class"}, "field $.entry_point: got 'class', expected a Python identifier"),
+    (TASK | {"requires": ["numpy>=1"]}, "field $.requires: got 'numpy>=1', expected the name of a package or module"),
+    (TASK | {"requires": ["os", ""]}, "field $.requires: got '', expected the name of a package or module"),
     (TASK | {"task_id": ""}, "field $.task_id: got an empty str, expected a name"),
     (TASK | {"hidden_tests": ["1", "assert"]}, "field $.hidden_tests[1]: got 'assert' (invalid"),
     (TASK | {"visible_tests": ["return 1"]}, "field $.visible_tests[0]: got 'return 1'"),

@@ -67,6 +67,21 @@ def test_hostile_programs_get_the_right_verdict_beside_numpy(sandbox):
     assert [attack.name for attack in every if not attacks.judge(Beside(), attack).right] == []
 
 
+def test_usual_calls_of_scikit_learn_read_no_file_of_the_machine(sandbox):
+    setup = "import numpy as np\nX, y = np.arange(40.).reshape(20, 2), [0, 1] * 10\n"
+    for act in (
+        "from sklearn.cluster import KMeans; KMeans(2, n_init=1).fit(X)",
+        "from sklearn.mixture import GaussianMixture; GaussianMixture(2).fit(X)",
+        "from sklearn.metrics import pairwise_distances_argmin; pairwise_distances_argmin(X, X)",
+        "from sklearn.ensemble import *; RandomForestClassifier(3, n_jobs=-1).fit(X, y)",
+        "from sklearn.ensemble import *; HistGradientBoostingClassifier(max_iter=2).fit(X, y)",
+        "from joblib import Parallel, delayed; Parallel(2, backend='loky')(delayed(abs)(i) for i in y)",
+        "import scipy.linalg, threadpoolctl as t; assert {pool['num_threads'] for pool in t.threadpool_info()} == {1}",
+    ):
+        check = only(sandbox, f"{setup}{act}\ndef f(x): return 2 * x", ("scikit-learn",))
+        assert (check.outcome, check.message) == ("pass", ""), act
+
+
 def test_packages_do_not_count_towards_the_memory_of_a_program(sandbox):
     for size, outcome in ((400, "pass"), (600, "memory")):
         program = f"import numpy as np\na = np.empty({size} << 20, 'u1')\ndef f(x): return 2 * x"
@@ -77,7 +92,9 @@ def test_a_package_is_known_by_its_name_and_its_modules_and_comes_with_what_it_n
     by_module, by_name = packages(("sklearn",)), packages(("scikit-learn",))
     assert by_module.modules == by_name.modules == ("sklearn",) and by_module.versions == by_name.versions
     assert {"numpy", "scipy", "scikit-learn"} < {version.partition("==")[0] for version in by_name.versions}
-    assert packages(("numpy", "nowhere")).missing == ("nowhere",) and packages(()) == Packages()
+    assert packages(("numpy", "nowhere.part", "nowhere")).missing == ("nowhere",) and packages(()) == Packages()
+    assert packages(("sklearn.svm", "os", "unittest.mock")) == by_module and packages(("random",)) == Packages()
+    assert packages(("PIL.Image",)) == packages(("Pillow",)) == packages(("pillow",)) != Packages()
 
 
 def test_what_is_not_installed_is_no_verdict_and_is_not_kept(sandbox, tmp_path):
