@@ -11,15 +11,10 @@ from reflexion_lab.storage.in_memory import InMemory
 from reflexion_lab.storage.place import dump
 
 
-@pytest.mark.parametrize(
-    "write",
-    [
-        lambda path: replace(path, [b"whole\n"]),
-        lambda path: dump(InMemory(), path),
-        lambda path: dump(InMemory(), path, "openagents"),
-    ],
-    ids=["bytes", "an export", "reflections"],
-)
+@pytest.mark.parametrize("write", [
+    lambda path: replace(path, [b"whole\n"]), lambda path: dump(InMemory(), path),
+    lambda path: dump(InMemory(), path, "openagents"),
+], ids=["bytes", "an export", "reflections"])  # fmt: skip
 def test_a_pipe_is_written_to_and_stays_one(tmp_path, write):
     """As root, an export to /dev/null would else put a file in the place of the device."""
     pipe, read = tmp_path / "pipe", []

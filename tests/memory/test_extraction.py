@@ -159,13 +159,10 @@ def test_an_unclosed_quotation_hides_no_other_one():
     assert normalised("it's b'raw' and 'text', isn't it") == "it's <name> and <name>, isn't it"
 
 
-@pytest.mark.parametrize(
-    ("message", "expected"),
-    [
-        ("can't add int and str, so it doesn't return", "can't add int and str, so it doesn't return"),
-        ("""expected 'a', got b"b" and 12 after b'c'""", "expected , got b and after"),
-    ],
-)
+@pytest.mark.parametrize(("message", "expected"), [
+    ("can't add int and str, so it doesn't return", "can't add int and str, so it doesn't return"),
+    ("""expected 'a', got b"b" and 12 after b'c'""", "expected , got b and after"),
+])  # fmt: skip
 def test_a_signature_omits_values_but_not_words_with_apostrophes(message, expected):
     check = Check(name="c", outcome="fail", message=message, error_type="TypeError")
     failed = Evaluation(passed=False, outcome="fail", reward=0.0, checks=(check,))

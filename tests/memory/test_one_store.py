@@ -72,17 +72,13 @@ def test_items_of_a_store_that_name_no_method_are_counted_and_not_read(tmp_path,
 LIMIT = 300
 
 
-@pytest.mark.parametrize(
-    ("method", "section", "limit"),
-    [
-        *[(name, None, LIMIT) for name in ("memento", "a_mem", "raw_trajectories curator.passed_only=false", "gold")],
-        ("reasoning_bank memory.shared.items.duplicates=keep", None, 40),
-        ("wisdom", None, 40),
-        ("shuffled curator@curator.first=memento curator.first.k=1", None, LIMIT),
-        ("expel curator.examples=2", "examples", LIMIT),
-        ("dynamic_cheatsheet curator.variant=retrieval_synthesis", "pairs", LIMIT),
-    ],
-)
+@pytest.mark.parametrize(("method", "section", "limit"), [
+    *[(name, None, LIMIT) for name in ("memento", "a_mem", "raw_trajectories curator.passed_only=false", "gold")],
+    ("reasoning_bank memory.shared.items.duplicates=keep", None, 40), ("wisdom", None, 40),
+    ("shuffled curator@curator.first=memento curator.first.k=1", None, LIMIT),
+    ("expel curator.examples=2", "examples", LIMIT),
+    ("dynamic_cheatsheet curator.variant=retrieval_synthesis", "pairs", LIMIT),
+])  # fmt: skip
 def test_a_bank_keeps_all_of_its_items_and_a_prompt_shows_those_that_fit(tmp_path, method, section, limit):
     folder = run(tmp_path, method, "benchmark.load.n=8", f"memory.shared.items.max_tokens={limit}")
     lost = [operation for update in folder.updates for operation in update.operations if operation.reason == "limit"]
@@ -95,15 +91,12 @@ def test_a_bank_keeps_all_of_its_items_and_a_prompt_shows_those_that_fit(tmp_pat
     assert max(sum(estimated(item.text) for item in items) for items in shown) <= 1.1 * limit  # A-Mem rewrites later
 
 
-@pytest.mark.parametrize(
-    ("words", "line"),
-    [
-        (["full_history", f"memory.shared.items.max_tokens={LIMIT}"], "raise memory.shared.items.max_tokens"),
-        (["memento", "memory.shared.items.max_items=2"], "6 of 8 items; raise memory.shared.items.max_items or"),
-        (["memento", f"memory.shared.items.max_tokens={LIMIT}"], ""),
-        (["raw_trajectories", "memory.shared.items.max_tokens=20"], "ITEMS UNREAD: no attempt read one of "),
-    ],
-)
+@pytest.mark.parametrize(("words", "line"), [
+    (["full_history", f"memory.shared.items.max_tokens={LIMIT}"], "raise memory.shared.items.max_tokens"),
+    (["memento", "memory.shared.items.max_items=2"], "6 of 8 items; raise memory.shared.items.max_items or"),
+    (["memento", f"memory.shared.items.max_tokens={LIMIT}"], ""),
+    (["raw_trajectories", "memory.shared.items.max_tokens=20"], "ITEMS UNREAD: no attempt read one of "),
+])  # fmt: skip
 def test_the_first_screen_says_how_many_items_the_limits_removed(tmp_path, capsys, words, line):
     folder = run(tmp_path, *words, "benchmark.load.n=8")
     capsys.readouterr()

@@ -31,14 +31,10 @@ def book() -> WisdomBook:
     return book
 
 
-@pytest.mark.parametrize(
-    ("query", "first"),
-    [
-        ("nil pointer check in code", "nil pointer dereference check"),
-        ("Database timeout", "database timeout issue"),
-        ("why does this loop end early?", "loop ends one too early"),
-    ],
-)
+@pytest.mark.parametrize(("query", "first"), [
+    ("nil pointer check in code", "nil pointer dereference check"), ("Database timeout", "database timeout issue"),
+    ("why does this loop end early?", "loop ends one too early"),
+])  # fmt: skip
 @pytest.mark.parametrize("retriever", [Jaccard, BM25])
 def test_the_nearest_comes_first_whatever_the_retriever(book, retriever, query, first):
     other = WisdomBook(retriever())

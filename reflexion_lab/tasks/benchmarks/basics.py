@@ -122,19 +122,11 @@ def _pairs(r: Random, low: int, high: int, fewest: int = 2, most: int = 4) -> li
 
 
 VOCABULARY: dict[str, Callable[..., Any]] = {
-    "number": Random.randint,
-    "numbers": _numbers,
+    "number": Random.randint, "numbers": _numbers, "words": _words, "text": _text, "mirrored": _mirrored,
+    "quantities": _quantities, "overlapping": _overlapping, "pairs": _pairs, "pick": Random.choice,
+    "sample": Random.sample, "choice": lambda r, *items: r.choice(items), "str": lambda _, value: str(value),
     "often_sorted": lambda r: sorted(_numbers(r, 1, 15, most=4)) if r.random() < 0.7 else _numbers(r, 1, 9, most=4),
-    "words": _words,
-    "text": _text,
     "capitals": lambda r: r.choice((str.lower, str.upper, str.title))(_text(r, 1, 3)),
-    "mirrored": _mirrored,
-    "quantities": _quantities,
-    "overlapping": _overlapping,
-    "pairs": _pairs,
-    "choice": lambda r, *items: r.choice(items),
-    "pick": Random.choice,
-    "sample": Random.sample,
     "choices": lambda r, items, size: r.choices(items, k=size),
     "maybe_with": lambda r, table, key, value: table | r.choice(({}, {key: value})),
     "range": lambda _, *bounds: range(*bounds),
@@ -143,9 +135,8 @@ VOCABULARY: dict[str, Callable[..., Any]] = {
     "table": lambda _, keys, values: dict(zip(keys, values, strict=False)),
     "items": lambda _, table: table.items(),
     "join": lambda _, between, parts: between.join(map(str, parts)),
-    "str": lambda _, value: str(value),
     "two_digits": lambda _, n: f"{n:02}",
-}
+}  # fmt: skip
 """Functions of the expressions: random draws and conversions; the first argument is the random generator."""
 LEVELS = ("easy", "medium", "hard")
 TRIES = 20

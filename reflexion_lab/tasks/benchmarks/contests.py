@@ -17,7 +17,7 @@ from typing import Any
 
 from reflexion_lab.errors import DataError
 from reflexion_lab.tasks.benchmarks import humaneval
-from reflexion_lab.tasks.benchmarks.rows import Fields
+from reflexion_lab.tasks.benchmarks.rows import Fields, id_of
 from reflexion_lab.tasks.sandbox.suites import methods
 from reflexion_lab.text.replies.syntax import literal_eval
 
@@ -26,6 +26,8 @@ UNPACKED = 1 << 28
 TOLERANCE = 1e-5
 PLAIN = "PROTO|FRAME|.*UNICODE8?|MEMOIZE|(LONG_)?(BIN)?PUT|STOP"
 """Operations of a pickled text."""
+COMMENTED = re.compile(r"^# class .*\n(?:#  .*\n)+", re.MULTILINE)
+"""A class that LeetCode's starting code has as a comment, such as `ListNode`."""
 
 
 def unpickled(data: bytes) -> str:
@@ -53,9 +55,9 @@ def livecodebench(row: Fields) -> Fields:
     """Our fields: public tests are visible, private ones hidden; a problem with a function is a class `Solution`."""
     sides = _cases(row, "public_test_cases"), _cases(row, "private_test_cases")
     fields = {
-        "task_id": str(row.pop("question_id", "")),
+        "task_id": id_of(row, str(row.get("question_content")), "question_id"),
         "prompt": row.pop("question_content", ""),
-        "released": str(row.pop("contest_date", ""))[:10],
+        "released": row.pop("contest_date", ""),
         "tags": [row.pop(name) for name in ("difficulty", "platform") if row.get(name)],
         "canonical_solution": row.pop("canonical_solution", ""),
     }
@@ -69,21 +71,21 @@ def livecodebench(row: Fields) -> Fields:
         calls = [[_call(*_values(case)) for case in side] for side in sides]
     except (KeyError, ValueError) as problem:
         raise DataError("field $.private_test_cases", f"a test ({problem})", "arguments in JSON, a line each") from None
-    about = {"problem_description": fields["prompt"], "starter_code": start, "prompt": "from typing import *\n"}
-    return fields | about | {"entry_point": name, "visible_tests": calls[0], "hidden_tests": calls[1]}
+    about = _about(fields["prompt"], start, name, is_method=True)
+    return fields | about | {"visible_tests": calls[0], "hidden_tests": calls[1]}
 
 
 def apps(row: Fields, visible: int) -> Fields:
     """Our fields: of the tests the first `visible` ones are visible, but at least one is hidden. Also TACO's."""
-    tests, start = _json(row, "input_output", {}) or {}, row.pop("starter_code", "")
-    solutions = _json(row, "solutions", [])
+    start, solutions = row.pop("starter_code", ""), _json(row, "solutions", []) or [""]
     fields = {
-        "task_id": str(row.pop("problem_id", row.pop("id", ""))),
+        "task_id": id_of(row, f"{row.get('question')}{row['input_output']}", "problem_id"),  # TACO has none
         "prompt": row.pop("question", ""),
-        "released": str(row.pop("date", "") or "")[:10],
+        "released": row.pop("date", ""),
         "tags": [row.pop("difficulty")] if row.get("difficulty") else [],
-        "canonical_solution": solutions[0] if solutions else "",
+        "canonical_solution": solutions[0],
     }
+    tests = _json(row, "input_output", {}) or {}
     inputs, outputs = tests.get("inputs", []), tests.get("outputs", [])
     if len(inputs) != len(outputs):
         raise DataError("field $.input_output", f"{len(inputs)} inputs and {len(outputs)} outputs", "as many")
@@ -92,9 +94,7 @@ def apps(row: Fields, visible: int) -> Fields:
             raise DataError("field $.input_output", f"the arguments {wrong!r:.60}", "a list of arguments for each call")
         wrapped = [[out, out[0]] if isinstance(out, list) and out else [out] for out in outputs]  # as APPS accepts
         calls = [_call(args, f"in {_with_tuples(out)!r}") for args, out in zip(inputs, wrapped, strict=True)]
-        statement = fields["prompt"] if "class " in start else f"{fields['prompt']}\n\n{start.rstrip()}\n"
-        prompt, about = ("", statement) if "class " in start else (statement, "")
-        fields |= {"entry_point": name, "starter_code": start, "prompt": prompt, "problem_description": about}
+        fields |= _about(fields["prompt"], start, name, is_method="class Solution" in solutions[0])
     else:
         pairs = zip(map(_text, inputs), map(_text, outputs), strict=True)
         calls = [json.dumps({"input": given, "output": out}) for given, out in pairs]
@@ -123,6 +123,15 @@ def bigcodebench(row: Fields) -> Fields:
         "hidden_tests": list(checks),
         "setup": setup,
     }
+
+
+def _about(statement: str, start: str, name: str, is_method: bool) -> Fields:
+    """Our fields of a problem with a function or method, of which `jsonl` makes a prompt; `start` may lack it."""
+    head = COMMENTED.sub(lambda block: re.sub("(?m)^# ", "", block[0]), start.lstrip("\r\n"))
+    if not re.search(rf"\bdef\s+{re.escape(name)}\b", start):
+        head = f"class Solution:\n    def {name}(self, *values):" if is_method else f"def {name}(*values):"
+    about = {"problem_description": statement, "starter_code": head, "prompt": "from typing import *\n"}
+    return about | {"entry_point": name}
 
 
 def _cases(row: Fields, column: str) -> list[dict[str, Any]]:
@@ -168,6 +177,14 @@ def _with_tuples(accepted: list[Any]) -> list[Any]:
 
 def _call(arguments: list[Any], relation: str) -> str:
     return f"assert candidate({', '.join(map(repr, arguments))}) {relation}"
+
+
+def case_of(test: Any) -> Any:
+    """A test of one's own program: sides that are numbers or lists of lines as texts, without LiveCodeBench's type."""
+    if not isinstance(test, dict):
+        return test
+    sides = {name: side for name, side in test.items() if (name, side) != ("testtype", "stdin")}
+    return {name: _text(side) if isinstance(side, int | float | list) else side for name, side in sides.items()}
 
 
 def _text(value: Any) -> str:

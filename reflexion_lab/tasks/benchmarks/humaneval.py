@@ -22,18 +22,15 @@ from reflexion_lab.text.replies.extract import preamble
 from reflexion_lab.text.replies.syntax import UNPARSABLE, Parser, bound_names, module_nodes, read_names, unbound_names
 
 CONTRADICTED: dict[str, dict[str, str]] = {
-    "HumanEval/47": {
-        "assert median([-10, 4, 6, 1000, 10, 20]) == 15.0": "the median of these six is (6 + 10) / 2 = 8.0"
-    },
+    "HumanEval/47": {"assert median([-10, 4, 6, 1000, 10, 20]) == 15.0": "the median of these is (6 + 10) / 2 = 8.0"},
     "HumanEval/116": {
         "assert sort_array([1, 5, 2, 3, 4]) == [1, 2, 3, 4, 5]": "4 has one binary 1, so it precedes 3",
         "assert sort_array([-2, -3, -4, -5, -6]) == [-6, -5, -4, -3, -2]": "-4 has one binary 1, so it leads",
     },
-    "HumanEval/130": {
-        "assert tri(1) == 3": "defines a term of the sequence; the function returns a list",
-        "assert tri(2) == 2": "defines a term of the sequence; the function returns a list",
-        "assert tri(4) == 3": "defines a term of the sequence; the function returns a list",
-    },
+    "HumanEval/130": dict.fromkeys(
+        ("assert tri(1) == 3", "assert tri(2) == 2", "assert tri(4) == 3"),
+        "defines a term of the sequence; the function returns a list",
+    ),
     "HumanEval/148": {"assert bf('Earth', 'Mercury') == 'Venus'": "means ('Venus',): the tuple's comma is missing"},
 }
 """By task: examples of the prompt that the canonical solution fails, with the reason. They are left out."""

@@ -19,12 +19,12 @@ from reflexion_lab.records import Task
 from reflexion_lab.tasks.benchmarks import answers, contests, humaneval, humaneval_plus, mbpp
 from reflexion_lab.tasks.benchmarks.benchmark import Benchmark
 from reflexion_lab.tasks.benchmarks.humaneval_plus import Compute
-from reflexion_lab.tasks.benchmarks.rows import SAME, Fields, Names, checked, decoded, read
+from reflexion_lab.tasks.benchmarks.rows import SAME, Fields, Names, checked, decoded, listed, read
 from reflexion_lab.text.replies.syntax import parse
 
 FORMATS = {
     "private_tests": 'CodeContests; give rows with "kind": "program" and hidden_tests as {"input": "2", "output": "4"}',
-    "code_context": "DS-1000, whose tests need NumPy and others; tests here have Python's own library",
+    "code_context": "DS-1000, whose tests need NumPy and others, and execute the text of a solution themselves",
     "stop_tokens": "MultiPL-E, whose languages are others; benchmark=humaneval and mbpp have the same tasks in Python",
     "base_commit": "SWE-bench, whose tasks change repositories; tasks here are one function or class",
 }
@@ -36,6 +36,14 @@ class Tests(msgspec.Struct, frozen=True):
     """The tests of a row that tells no visible ones from hidden ones, in a list or as one text."""
 
     tests: list[str] | str
+
+
+class About(msgspec.Struct, frozen=True):
+    """What a row of any form may say besides."""
+
+    released: str = ""
+    cluster: str | int = ""
+    tags: tuple[str, ...] | str = ()
 
 
 @validated
@@ -60,9 +68,20 @@ def jsonl(
 
 def _task(row: Fields, visible: int, compute: Compute | None = None) -> Task:
     contests.rename(row, visible)
+    if "released" in row:
+        row["released"] = re.sub(r"^(\d{4}-\d\d-\d\d)[T ].*", r"\1", str(row["released"]))  # without the time of day
+    task = _of_form(row, visible, compute)
+    if not (rest := {name: row.pop(name) for name in About.__struct_fields__ if name in row}):
+        return task
+    about = decoded(rest, About)
+    tags = (about.tags,) if isinstance(about.tags, str) else about.tags
+    return checked(replace(task, released=about.released, cluster=str(about.cluster), tags=task.tags + tags))
+
+
+def _of_form(row: Fields, visible: int, compute: Compute | None) -> Task:
     if row.get("kind", "function") != "function":
         return _of_kind(row)
-    if answers.has_answer(row):
+    if answers.is_question(row):
         return answers.task(row)
     for column in () if row.keys() >= OWN else FORMATS.keys() & row.keys():
         raise DataError(f"field $.{column}: a row of {FORMATS[column]}")
@@ -102,32 +121,35 @@ def _task(row: Fields, visible: int, compute: Compute | None = None) -> Task:
 
 
 def _of_kind(row: Fields) -> Task:
-    """A row of our own fields whose solution is no function; a test may be an object."""
+    """A row of our own fields whose solution is no function; tests may be objects, or one text of them."""
     for name in {"visible_tests", "hidden_tests"} & row.keys():
-        if isinstance(row[name], list):
-            row[name] = [each if isinstance(each, str) else json.dumps(each, ensure_ascii=False) for each in row[name]]
+        if isinstance(tests := listed(row[name]), list):
+            tests = [contests.case_of(each) for each in tests] if row["kind"] == "program" else tests
+            row[name] = [each if isinstance(each, str) else json.dumps(each, ensure_ascii=False) for each in tests]
     row.setdefault("entry_point", "")
     return checked(decoded(row, Task))
 
 
 def _of_class(row: Fields) -> str:
-    """The call of the method that a row of LeetCode's form tests, or "". Its class becomes the row's entry point."""
+    """The call of the method that a row of LeetCode's form tests, or "". Its class becomes the row's entry point, and
+    a starting code, also of a function, completes the prompt.
+    """
     prompt, name, start = (str(row.get(field, "")) for field in ("prompt", "entry_point", "starter_code"))
     text = prompt if start.strip() in prompt else f"{prompt.rstrip()}\n\n\n{start.rstrip()}\n"
     owner, _, method = name.replace("()", "").rpartition(".")
     heads = re.findall(rf"(?m)^(?:class +(\w+)|([ \t]*)(?:async +)?def +{re.escape(method)}\b)", text)
     owners = [owner for (owner, _), (other, blanks) in pairwise(heads) if owner and blanks]
     is_method = "()." in name or f"class {owner}" in text if owner else owners and ("", "") not in heads
+    if text != prompt and (is_method or (("", "") in heads and f"def {name}(" not in prompt)):
+        problem = str(row.pop("problem_description", "")).strip().replace("\\", r"\\").replace('"""', r"\"\"\"")
+        blanks = re.findall(r"(?m)^([ \t]*)(?:async +)?def ", text)[-1]
+        row["prompt"] = text + indent(f'"""\n{problem}\n"""\n', blanks + ("\t" if "\t" in blanks else " " * 4))
+        del row["starter_code"]
     if not is_method:
         return ""
     row["entry_point"] = owner = owner or sorted(owners, key="Solution".__eq__)[-1]
-    if text != prompt:
-        problem = str(row.pop("problem_description", "")).strip().replace("\\", r"\\").replace('"""', r"\"\"\"")
-        text += indent(f'"""\n{problem}\n"""\n', " " * 8)
-        del row["starter_code"]
-    solution = row.pop("completion", "")
-    row |= {"prompt": text, "canonical_solution": row.get("canonical_solution", solution)}
+    row.setdefault("canonical_solution", row.pop("completion", ""))
     if "test" not in row or not row.keys() & {"tests", "visible_tests", "hidden_tests"}:
-        row.setdefault("setup", humaneval.helpers(text, owner, text))
+        row.setdefault("setup", humaneval.helpers(row["prompt"], owner, row["prompt"]))
         row |= {"tests": row.pop("test")} if "test" in row else {}
     return f"{owner}().{method}"

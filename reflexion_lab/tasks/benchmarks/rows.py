@@ -43,6 +43,8 @@ Fields = dict[str, Any]
 Names = Mapping[str, str]
 """Columns by field, where a file has other names; `a.b` is the value of `b` in the object of `a`."""
 SAME: Names = MappingProxyType({})
+IDS = ("task_id", "id", "_id", "ID", "unique_id")
+"""Columns of a row's name, the first counts."""
 NEAR = 0.8
 """Ratio of `difflib` from which on an unknown name is a misspelt one."""
 
@@ -101,6 +103,12 @@ def fields_of(row: object) -> Fields:
     return {name: value for name, value in columns.items() if name not in missing}
 
 
+def id_of(row: Fields, text: str, *columns: str) -> str:
+    """The name of a row, by `columns` or `IDS`, which it takes out; without one that of the text's digest."""
+    name = next((str(row.pop(name)) for name in (*columns, *IDS) if name in row), "")
+    return name or "question-" + hashlib.sha256(text.encode(errors="replace")).hexdigest()[:12]
+
+
 def decoded(fields: Fields, kind: type[T]) -> T:
     """The struct `kind` of a row, out of which it takes its fields.
 
@@ -110,10 +118,10 @@ def decoded(fields: Fields, kind: type[T]) -> T:
     others = [name for name in fields if name not in known]
     for name in others:
         if near := difflib.get_close_matches(name.lower(), [name for name in known if name not in fields], 1, NEAR):
-            raise DataError(f"field $.{name}: unknown; did you mean {near[0]}?")
+            raise DataError(f"field $.{name}: unknown; did you mean {near[0]}? (benchmark.fields.{near[0]}={name})")
     for name, field in known.items():
         if isinstance(text := fields.get(name), str) and field.type is not str:
-            fields[name] = _listed(text)
+            fields[name] = listed(text)
         if field.required and name not in fields:
             hint = f"benchmark.fields.{name}=COLUMN reads another column: {', '.join(others[:SHOWN])}" if others else ""
             raise DataError(f"field $.{name}", "nothing", "a value", hint)
@@ -204,12 +212,12 @@ def _records(path: str, text: str) -> list[object]:
     return [{column: text for column, text in row.items() if text and column} for row in rows]
 
 
-def _listed(text: str) -> object:
-    """The list or object that `text` is in JSON or Python, else the text."""
-    for read in (json.loads, literal_eval) if text.startswith(("[", "{")) else ():
+def listed(value: Any) -> Any:
+    """The list or object that a text is in JSON or Python, else the value."""
+    for read in (json.loads, literal_eval) if isinstance(value, str) and value.startswith(("[", "{")) else ():
         with contextlib.suppress(*UNPARSABLE):
-            return read(text)
-    return text
+            return read(value)
+    return value
 
 
 def _tasks(
@@ -259,7 +267,7 @@ def _value(row: Fields, column: str) -> Any:
     if column in row or "." not in column:
         return row.get(column)
     outer, _, inner = column.partition(".")
-    value = _listed(row[outer]) if isinstance(row.get(outer), str) else row.get(outer)
+    value = listed(row.get(outer))
     return _value(value, inner) if isinstance(value, dict) else None
 
 

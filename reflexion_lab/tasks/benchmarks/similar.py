@@ -85,7 +85,6 @@ def vectors(tasks: Sequence[Task]) -> csr_matrix[Any] | None:
     texts = [text.replace(name, "candidate") if name else text for text, name in named]
     if not any(text.strip() for text in texts):
         return None
-    rows: csr_matrix[Any] = TfidfVectorizer(analyzer="char_wb", ngram_range=(3, 5), sublinear_tf=True).fit_transform(
-        texts
-    )
+    vectorizer = TfidfVectorizer(analyzer="char_wb", ngram_range=(3, 5), sublinear_tf=True)
+    rows: csr_matrix[Any] = vectorizer.fit_transform(texts)
     return rows

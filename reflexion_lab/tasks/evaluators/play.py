@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from reflexion_lab.records import WITHHELD, Check, Evaluation, Task, Trajectory
+from reflexion_lab.tasks.evaluators.unit_tests import evaluation_by
 
 CONFIDENCE = 0.3
 """In a verdict that asked no environment."""
@@ -32,13 +33,5 @@ class PlayHeuristics:
                   message=why * (trajectory.ended == ended))
             for name, (ended, why) in failing.items()
         )  # fmt: skip
-        failed = [check for check in checks if check.outcome != "pass"]
-        return Evaluation(
-            passed=not failed,
-            outcome=failed[0].outcome if failed else "pass",
-            reward=1 - len(failed) / len(checks),
-            checks=checks,
-            verification_type="heuristics",
-            confidence=CONFIDENCE,
-            feedback="; ".join(check.message for check in failed),
-        )
+        text = "; ".join(check.message for check in checks if check.outcome != "pass")
+        return evaluation_by(checks, text, verification_type="heuristics", confidence=CONFIDENCE)

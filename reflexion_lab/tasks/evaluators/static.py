@@ -14,7 +14,7 @@ from typing import Literal
 from reflexion_lab.limits import validated
 from reflexion_lab.records import Check, Evaluation, Task, Trajectory
 from reflexion_lab.tasks.evaluators.tools import TOOLS, DidNotRun, ask, located
-from reflexion_lab.tasks.evaluators.unit_tests import without_program
+from reflexion_lab.tasks.evaluators.unit_tests import evaluation_by, without_program
 from reflexion_lab.text.lines import by_text
 
 LONGEST = 100_000
@@ -51,15 +51,8 @@ class StaticCheck:
             errors = _own_findings(self.tool, task, trajectory.solution)
         except DidNotRun as problem:
             return _without_verdict(Check(name=name, kind=kind, outcome="harness_error", message=str(problem)))
-        return Evaluation(
-            passed=not errors,
-            outcome="fail" if errors else "pass",
-            reward=0.0 if errors else 1.0,
-            checks=errors or (Check(name=name, kind=kind, outcome="pass"),),
-            verification_type=NAMES[kind],
-            confidence=HINT,
-            feedback=_feedback(self.tool, errors),
-        )
+        checks = errors or (Check(name=name, kind=kind, outcome="pass"),)
+        return evaluation_by(checks, _feedback(self.tool, errors), verification_type=NAMES[kind], confidence=HINT)
 
 
 @lru_cache(maxsize=2048)
@@ -114,15 +107,7 @@ def _feedback(tool: str, errors: Sequence[Check]) -> str:
 
 def _without_verdict(check: Check) -> Evaluation:
     why = f"{check.name} did not run: {check.message}"
-    return Evaluation(
-        passed=False,
-        outcome=check.outcome,
-        reward=0.0,
-        checks=(check,),
-        issues=(why,),
-        verification_type=NAMES[check.kind],
-        feedback=why,
-    )
+    return evaluation_by((check,), why, issues=(why,), verification_type=NAMES[check.kind])
 
 
 def _writable(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from reflexion_lab.protocols import Sandbox
 from reflexion_lab.records import WITHHELD, Check, Evaluation, Task, Trajectory
@@ -41,7 +42,7 @@ def run_tests(
         return evaluation_by(checks, feedback(checks))
     execution = executed(task, program, tests, sandbox)
     text = feedback(execution.checks, execution.output, program)
-    return evaluation_by(execution.checks, text, execution.output, execution.seconds)
+    return evaluation_by(execution.checks, text, output=execution.output, seconds=execution.seconds)
 
 
 def without_program(task: Task, finish_reason: str, ended: str = "") -> tuple[str, str]:
@@ -59,18 +60,12 @@ UNANSWERED = {"max_steps": "all turns were taken", "repeated": "the same action 
 """How plays end without an answer."""
 
 
-def evaluation_by(checks: tuple[Check, ...], text: str, output: str = "", seconds: float = 0.0) -> Evaluation:
-    """Passed only if every check passed; otherwise the outcome of the first check that did not."""
+def evaluation_by(checks: tuple[Check, ...], text: str, **more: Any) -> Evaluation:
+    """Passed only if every check passed; otherwise the outcome of the first check that did not; `more` fields."""
     failing = [check.outcome for check in checks if check.outcome != "pass"]
-    return Evaluation(
-        passed=not failing,
-        outcome=failing[0] if failing else "pass",
-        reward=(len(checks) - len(failing)) / len(checks),
-        checks=checks,
-        feedback=text,
-        output=output,
-        seconds=seconds,
-    )
+    share = (len(checks) - len(failing)) / len(checks)
+    outcome = failing[0] if failing else "pass"
+    return Evaluation(passed=not failing, outcome=outcome, reward=share, checks=checks, feedback=text, **more)
 
 
 SHOWN = 3

@@ -176,15 +176,10 @@ LIBRARY: dict[str, Callable[..., Any]] = {
     "uuid": lambda number: Opaque("UUID", number, True),
 }  # fmt: skip
 DECODERS: dict[str, Callable[[Any], Any]] = {
-    "i": lambda inner: int(inner, 16),
-    "f": float,
-    "b": bytes.fromhex,
-    "bytearray": bytearray.fromhex,
-    "view": lambda inner: memoryview(bytes.fromhex(inner)),
-    "n": _decimal,
+    "i": lambda inner: int(inner, 16), "f": float, "b": bytes.fromhex, "bytearray": bytearray.fromhex, "n": _decimal,
+    "view": lambda inner: memoryview(bytes.fromhex(inner)), "o": lambda inner: Opaque(*inner),
     "k": {**{kind.__name__: kind for kind in TYPES}, "Ellipsis": ..., "NotImplemented": NotImplemented}.__getitem__,
-    "o": lambda inner: Opaque(*inner),
-}
+}  # fmt: skip
 
 
 BITS = 1 << 16
@@ -305,11 +300,8 @@ COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.In: lambda a, b: a in b, ast.NotIn: lambda a, b: a not in b,
 }  # fmt: skip
 UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {
-    ast.Not: operator.not_,
-    ast.USub: operator.neg,
-    ast.UAdd: operator.pos,
-    ast.Invert: operator.invert,
-}
+    ast.Not: operator.not_, ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Invert: operator.invert,
+}  # fmt: skip
 ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Div: operator.truediv, ast.FloorDiv: operator.floordiv,
     ast.Mod: operator.mod, ast.Mult: operator.mul, ast.Pow: operator.pow,

@@ -10,13 +10,8 @@ from reflexion_lab.tasks.evaluators.unit_tests import run_tests
 GSM8K = {"question": "3 boxes of 14?", "answer": "Each has 14, so 3 * 14 = <<3*14=42>>42 pens.\n#### 42"}
 AIME = {"id": 60, "problem": "Find $n$.", "answer": 204, "year": "2024"}
 SENTENCES = [["Ann Lee", ["Ann Lee was born in Oslo.", "She paints."]], ["Oslo", ["Oslo is a city."]]]
-HOTPOT = {
-    "_id": "5a",
-    "question": "Where was the painter born?",
-    "answer": "Oslo",
-    "context": SENTENCES,
-    "level": "hard",
-}
+BORN = {"_id": "5a", "question": "Where was the painter born?", "answer": "Oslo", "level": "hard"}
+HOTPOT = {**BORN, "context": SENTENCES}
 HUB = {**HOTPOT, "context": {"title": [t for t, _ in SENTENCES], "sentences": [s for _, s in SENTENCES]}}
 
 
@@ -62,30 +57,74 @@ def test_the_rule_follows_from_the_answer_unless_the_row_names_one(tmp_path):
     assert passes(tasks[2], "ann lee") and passes(tasks[2], "Ann") and not passes(tasks[2], "Lee")
 
 
+MMLU = {"question": "2 + 2?", "choices": ["0", "4", "-4", "6"], "answer": 1}
+ASKED = "2 + 2?\n\nA) 0\nB) 4\nC) -4\nD) 6\n\nAnswer with one of A, B, C, D."
+
+
+@pytest.mark.parametrize(("row", "prompt", "right", "wrong"), [
+    ({"question": "x?", "answer": "[-2, 7]"}, "x?", ["[-2,7]"], ["-2", "7"]),
+    ({"question": "x?", "answer": "['cat', 'dog']"}, "x?", ["['cat', 'dog']"], ["cat"]),
+    ({"question": "x?", "answer": "{1, 2}"}, "x?", ["{1, 2}"], ["1"]),
+    ({"question": "x?", "answer": "[]"}, "x?", ["[]"], [""]),
+    ({"question": "x?", "answer": [2, 3]}, "x?", ["2", "3.0"], ["[2, 3]"]),
+    ({"question": "x?", "answer": True}, "x?", ["Yes", "true"], ["no"]),
+    ({"problem": "x?", "answer": "False"}, "x?", ["No."], ["yes"]),
+    ({"ID": "a", "Problem": "x?", "Answer": 33, "unique_id": "b"}, "x?", ["33"], ["3"]),
+    ({"ID": "b", "Body": "He has 2.", "Question": "x?", "Answer": 6.0}, "He has 2. x?", ["6"], ["2"]),
+    (MMLU, ASKED, ["B", "(B)", "B. 4"], ["1", "A", "4", "C) -4"]), (MMLU | {"answer": "B"}, ASKED, ["b"], ["C"]),
+    ({"question": "x?", "options": "['cat', 'dog']", "answer": "dog"},
+     "x?\n\nA) cat\nB) dog\n\nAnswer with one of A, B.", ["B", "dog", "B) dog"], ["A", "cat"]),
+    ({"question": "x?", "choices": {"label": ["1", "2"], "text": ["a", "b"]}, "answer": "1"},
+     "x?\n\n1) a\n2) b\n\nAnswer with one of 1, 2.", ["1"], ["2"]),
+])  # fmt: skip
+def test_what_an_answer_or_a_question_is_follows_from_the_columns(tmp_path, row, prompt, right, wrong):
+    (task,) = read(tmp_path, row)
+    assert (task.prompt, [passes(task, each) for each in (*right, *wrong)]) == (
+        prompt, [True] * len(right) + [False] * len(wrong)
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("row", [
+    GSM8K, {"task_id": "a", "prompt": "x", "kind": "program"},
+    {"task_id": "a", "prompt": "def f(x):", "entry_point": "f", "test": "def check(f):\n    assert f(1)"},
+])  # fmt: skip
+def test_rows_of_every_form_have_date_cluster_and_tags(tmp_path, row):
+    (task,) = read(tmp_path, row | {"released": "2024-05-04T19:30:00", "cluster": "c", "tags": ["x"]})
+    assert (task.released, task.cluster, task.tags) == ("2024-05-04", "c", ("x",))
+
+
+@pytest.mark.parametrize("tests", [
+    '[{"input": "1\\n2", "output": "3"}]', "[{'input': '1\\n2', 'output': '3'}]", [{"input": ["1", 2], "output": 3}],
+    [{"input": "1\n2", "output": "3", "testtype": "stdin"}],
+])  # fmt: skip
+def test_tests_of_programs_may_be_texts_numbers_and_lists_of_lines(tmp_path, tests):
+    (task,) = read(tmp_path, {"task_id": "a", "prompt": "Add.", "kind": "program", "hidden_tests": tests})
+    assert [json.loads(test) for test in task.hidden_tests] == [{"input": "1\n2", "output": "3"}]
+
+
 def test_rows_of_our_own_fields_name_their_checks(tmp_path):
     check = {"rule": "numeric", "answers": ["7"]}
     (task,) = read(tmp_path, {"task_id": "a", "prompt": "3 + 4?", "kind": "answer", "hidden_tests": [check]})
     assert passes(task, "7.0") and not passes(task, "8")
 
 
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [
-        ({"question": "?", "answer": ""}, "answer"),
-        ({"question": "?", "answer": "####"}, "answer"),
-        ({"question": " ", "answer": "4"}, "question"),
-        ({"question": "?", "answer": "four", "rule": "numeric"}, "a number"),
-        ({"question": "?", "answer": "4", "rule": "fuzzy"}, "exact, literal or numeric"),
-        ({"question": "?", "answer": "4", "context": {"title": ["a"], "sentences": []}}, "sentences"),
-        ({"question": "?", "answer": "4", "context": [["a", "no list"]]}, "sentences"),
-        ({"question": "?", "answer": {"a": 1}}, "answer"),
-        (
-            {"task_id": "a", "prompt": "?", "kind": "answer", "hidden_tests": [{"rule": "eval", "answers": ["1"]}]},
-            "Oslo",
-        ),
-        ({"task_id": "a", "prompt": "?", "kind": "answer", "hidden_tests": ["42"]}, "hidden_tests"),
-    ],
-)
+@pytest.mark.parametrize(("row", "message"), [
+    ({"question": "?", "answer": ""}, "answer"), ({"question": "?", "answer": "####"}, "answer"),
+    ({"question": " ", "answer": "4"}, "question"),
+    ({"question": "?", "answer": "four", "rule": "numeric"}, "a number"),
+    ({"question": "?", "answer": "4", "rule": "fuzzy"}, "exact, literal or numeric"),
+    ({"question": "?", "answer": "4", "context": {"title": ["a"], "sentences": []}}, "sentences"),
+    ({"question": "?", "answer": "4", "context": [["a", "no list"]]}, "sentences"),
+    ({"question": "?", "answer": {"a": 1}}, "answer"), ({"question": "?", "answer": []}, "an answer"),
+    ({"question": "?", "answerKey": "B"}, "benchmark.fields.answer=answerKey"),
+    ({"Question": "?", "Correct Answer": "B"}, "another column: Correct Answer"),
+    ({"question": "?", "answer": "5", "choices": ["3", "4"]}, "one of A, B, its number"),
+    ({"question": "?", "answer": "1", "choices": ["1", "2"]}, "one of A, B, its number"),
+    ({"question": "?", "answer": ["A", "B"], "choices": ["1", "2"]}, "one of A, B"),
+    ({"question": "?", "answer": "a", "options": "a ) 38 , b ) 27"}, "a list of texts"),
+    ({"task_id": "a", "prompt": "?", "kind": "answer", "hidden_tests": [{"rule": "eval", "answers": ["1"]}]}, "Oslo"),
+    ({"task_id": "a", "prompt": "?", "kind": "answer", "hidden_tests": ["42"]}, "hidden_tests"),
+])  # fmt: skip
 def test_errors_name_the_field(tmp_path, row, message):
     with pytest.raises(DataError, match=message):
         read(tmp_path, row)

@@ -1,8 +1,10 @@
 """Rows of LiveCodeBench, APPS and BigCodeBench: read, judged by their own solutions; nothing in them runs."""
 
+import ast
 import base64
 import json
 import pickle
+import re
 import zlib
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from reflexion_lab.tasks.benchmarks.jsonl import jsonl
 from reflexion_lab.tasks.evaluators.executed import executed
 from reflexion_lab.tasks.evaluators.judge import HiddenTests
 from reflexion_lab.tasks.sandbox.suites import methods
+from reflexion_lab.text.replies.extract import extract
 
 
 def packed(value):
@@ -81,6 +84,43 @@ def test_a_pickle_of_more_than_a_text_is_one_line_and_runs_nothing(write_rows, t
     with pytest.raises(DataError, match=r"field \$\.private_test_cases") as problem:
         jsonl(str(write_rows(LCB | {"private_test_cases": packed(value)})))
     assert not (tmp_path / "bang").exists() and "\n" not in str(problem.value)
+
+
+SOLUTION = "class Solution:\n    def half(self, n: List[int]) -> Optional[int]:\n        return n[0] / 2\n"
+NODE = "# Definition of a list.\n# class ListNode:\n#     def __init__(self, val=0):\n#         self.val = val\n"
+CALLS = {"input_output": json.dumps({"fn_name": "half", "inputs": [[[1]], [[3]]], "outputs": [0.5, 1.5]})}
+BARE = "def half(n: List[int]) -> int:\n    return n[0] / 2\n"
+SIDES = {"metadata": '{"func_name": "half"}'} | {
+    f"{side}_test_cases": json.dumps([{"input": f"[{n}]", "output": str(n / 2), "testtype": "functional"}])
+    for side, n in (("public", 1), ("private", 3))
+}
+
+
+@pytest.mark.parametrize(("row", "start", "reply"), [
+    (APPS_CALL | CALLS, SOLUTION[:66], SOLUTION),
+    (APPS_CALL | CALLS | {"solutions": json.dumps([SOLUTION])}, "", SOLUTION),
+    (APPS_CALL | CALLS, "# Write code\n\nclass Solution:\n\tdef half(self, n):\n\t\t", SOLUTION),
+    (APPS_CALL | CALLS, "", BARE.replace("List[int]", "list")), (APPS_CALL | CALLS, BARE[:31], BARE),
+    (METHOD | SIDES, BARE[:31], BARE), (METHOD | SIDES, "", SOLUTION), (METHOD | SIDES, SOLUTION[:66], SOLUTION),
+    (METHOD | SIDES, NODE + SOLUTION[:66], SOLUTION.replace("[int]:", "[ListNode]:")),
+])  # fmt: skip
+def test_replies_of_leetcodes_form_need_no_imports_and_the_prompt_has_the_problem(
+    write_rows, sandbox, row, start, reply
+):
+    [task] = jsonl(str(write_rows(row | {"starter_code": start, "canonical_solution": ""}))).tasks
+    assert row.get("question", row.get("question_content")) in task.prompt and "def half(" in task.prompt
+    ast.parse(task.prompt)
+    program = extract(f"```python\n{reply}```", task).program
+    assert HiddenTests(sandbox).grade(task, 1, program).passed
+
+
+@pytest.mark.parametrize(("row", "column"), [(APPS, "problem_id"), (LCB, "question_id")])
+def test_a_problem_without_an_id_is_named_by_its_question(write_rows, row, column):
+    row = {name: value for name, value in row.items() if name != column}
+    other = row | {"question": "Else?", "question_content": "Else?"}
+    ids = [task.task_id for task in jsonl(str(write_rows(row, other)))]
+    assert all(re.fullmatch("question-[0-9a-f]{12}", each) for each in ids) and len({*ids}) == 2
+    assert jsonl(str(write_rows(row | {"id": 3})))[0].task_id == "3"
 
 
 @pytest.mark.parametrize("text", ["no base64!", "", base64.b64encode(b"x").decode(), packed("[")])

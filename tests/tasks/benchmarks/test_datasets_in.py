@@ -35,10 +35,9 @@ def folder(tmp_path, monkeypatch, datasets):
     return tmp_path
 
 
-@pytest.mark.parametrize(
-    ("path", "name"),
-    [("my.tasks.parquet", "my.tasks"), ("saved", "saved"), ("one split", "one split"), ("two/test", "two")],
-)
+@pytest.mark.parametrize(("path", "name"), [
+    ("my.tasks.parquet", "my.tasks"), ("saved", "saved"), ("one split", "one split"), ("two/test", "two"),
+])  # fmt: skip
 def test_rows_become_the_tasks_of_the_same_lines(folder: Path, path: str, name: str) -> None:
     lines = folder / "lines.jsonl"
     lines.write_text("\n".join(json.dumps({key: row[key] for key in row if row[key] is not None}) for row in ROWS))

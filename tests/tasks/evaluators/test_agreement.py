@@ -59,13 +59,10 @@ def test_usage_of_the_drafters_other_roles_counts(task, sandbox):
     assert written.usage == Usage(calls=10, prompt_tokens=1210, completion_tokens=15, cost=1.5)
 
 
-@pytest.mark.parametrize(
-    ("programs", "kept"),
-    [
-        ((ADDS, SAME, ADDS), TESTS[1:]),  # scores: adds 2 x 1 = 2, same 1 x 3 = 3: more tests outweigh more drafts
-        ((ADDS, ADDS, TWICE), TESTS[:2]),  # 2 x 1 and 1 x 2: a tie goes to more tests
-    ],
-)
+@pytest.mark.parametrize(("programs", "kept"), [
+    ((ADDS, SAME, ADDS), TESTS[1:]),  # scores: adds 2 x 1 = 2, same 1 x 3 = 3: more tests outweigh more drafts
+    ((ADDS, ADDS, TWICE), TESTS[:2]),  # 2 x 1 and 1 x 2: a tie goes to more tests
+])  # fmt: skip
 def test_the_score_is_drafts_times_tests(task, sandbox, programs, kept):
     assert agreed(task, sandbox, *programs).tests == kept
 

@@ -30,56 +30,46 @@ PROSE = "Sure:\n```python\ndef test_f():\n    assert f(1) == 1\n```\nand\n\tasse
 LONG = 'assert f(\n    [1,\n     2]\n) == 3\nassert f("""a\nb""") == \\\n    2\nassert f(3) == 3'
 
 
-@pytest.mark.parametrize(
-    ("reply", "tests"),
-    [
-        (PROSE, ["assert f(1) == 1", "assert f(2) == 4"]),
-        (LONG, ["assert f([1, 2]) == 3", "assert f('a\\nb') == 2", "assert f(3) == 3"]),
-        ("assert f((1 == 1\nassert f(2) == 2", ["assert f(2) == 2"]),
-        ("<think>\nassert f(1) == 9\n</think>\nassert f(1) == 1", ["assert f(1) == 1"]),
-        ("assert f(1) == 1; assert f(2) == 2", ["assert f(1) == 1", "assert f(2) == 2"]),
-    ],
-    ids=["fences, functions and prose", "several lines", "a broken one", "thoughts", "two on a line"],
-)
+@pytest.mark.parametrize(("reply", "tests"), [
+    (PROSE, ["assert f(1) == 1", "assert f(2) == 4"]),
+    (LONG, ["assert f([1, 2]) == 3", "assert f('a\\nb') == 2", "assert f(3) == 3"]),
+    ("assert f((1 == 1\nassert f(2) == 2", ["assert f(2) == 2"]),
+    ("<think>\nassert f(1) == 9\n</think>\nassert f(1) == 1", ["assert f(1) == 1"]),
+    ("assert f(1) == 1; assert f(2) == 2", ["assert f(1) == 1", "assert f(2) == 2"]),
+], ids=["fences, functions and prose", "several lines", "a broken one", "thoughts", "two on a line"])  # fmt: skip
 def test_asserts_are_found_wherever_they_stand(reply, tests):
     assert accepted(reply) == tests
     assert reply != PROSE or reason(reply) == "no Python"
 
 
-@pytest.mark.parametrize(
-    ("reply", "expected"),
-    [
-        ("assert f(1) ==", "no Python"), ("assert f(x=1, x=2) == 3", "no Python"), ("assert await f(1)", "no Python"),
-        ("assert f(1) == 1; import os", "no Python"), ("assert f('\ud800') == 1", "no Python"),
-        ("assert f(1\0) == 1", "no Python"), (f"assert f({'9' * 490}) == 1", "too long"),
-        ("assert g(1) == 1", "no call"), ("assert f == 1", "no call"), ("assert True", "no call"),
-        ("assert f(x) == 1", "undefined name: x"), ("assert f(1) == f(1)", "always true"),
-        ("assert (f(1) == 2, 'the message of a tuple')", "always true"), ("assert f(1) or True", "always true"),
-        ("assert (f(x) == x for x in [1, 2])", "always true"), ("assert [f(x) == x for x in [1, 2]]", "always true"),
-        ("assert {f(1): 1}", "always true"), ("assert lambda x: f(x) == x", "always true"),
-        ("assert f'{f(1)} is right'", "always true"), ("assert ([f(1)] if f(2) else {f(3): 1})", "always true"),
-        ("assert f(1) == 2\nassert candidate(1) == 2", "duplicate"),
-        ("assert f(3) == 4\nassert 4 == f(3)", "duplicate"),
-        ("assert f(3) == 4\nassert 5 == candidate(3)", "contradicts an earlier test"),
-        ("assert not f(1)\nassert f(1) is False", "duplicate"),
-        ("assert f(1) == 1\nassert f( 1 )==1, 'again'", "duplicate"),
-        ("assert f(1) == 1\nassert f(1) == 2", "contradicts an earlier test"),
-        ("assert f(1)\nassert not f(1)", "contradicts an earlier test"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("reply", "expected"), [
+    ("assert f(1) ==", "no Python"), ("assert f(x=1, x=2) == 3", "no Python"), ("assert await f(1)", "no Python"),
+    ("assert f(1) == 1; import os", "no Python"), ("assert f('\ud800') == 1", "no Python"),
+    ("assert f(1\0) == 1", "no Python"), (f"assert f({'9' * 490}) == 1", "too long"),
+    ("assert g(1) == 1", "no call"), ("assert f == 1", "no call"), ("assert True", "no call"),
+    ("assert f(x) == 1", "undefined name: x"), ("assert f(1) == f(1)", "always true"),
+    ("assert (f(1) == 2, 'the message of a tuple')", "always true"), ("assert f(1) or True", "always true"),
+    ("assert (f(x) == x for x in [1, 2])", "always true"), ("assert [f(x) == x for x in [1, 2]]", "always true"),
+    ("assert {f(1): 1}", "always true"), ("assert lambda x: f(x) == x", "always true"),
+    ("assert f'{f(1)} is right'", "always true"), ("assert ([f(1)] if f(2) else {f(3): 1})", "always true"),
+    ("assert f(1) == 2\nassert candidate(1) == 2", "duplicate"),
+    ("assert f(3) == 4\nassert 4 == f(3)", "duplicate"),
+    ("assert f(3) == 4\nassert 5 == candidate(3)", "contradicts an earlier test"),
+    ("assert not f(1)\nassert f(1) is False", "duplicate"),
+    ("assert f(1) == 1\nassert f( 1 )==1, 'again'", "duplicate"),
+    ("assert f(1) == 1\nassert f(1) == 2", "contradicts an earlier test"),
+    ("assert f(1)\nassert not f(1)", "contradicts an earlier test"),
+])  # fmt: skip
 def test_a_rejected_test_has_its_reason(reply, expected):
     assert reason(reply) == expected
 
 
-@pytest.mark.parametrize(
-    "test",
-    [
-        "assert f(1)", "assert not f(1)", "assert candidate(1) == 2", "assert 2 == f(1)",
-        "assert f([2, 1]) == f([1, 2])", "assert math.isclose(f(2.0), 4.0)", "assert abs(f(0.1) - 0.2) < 1e-09",
-        "assert [f(i) for i in range(3)] == [0, 2, 4]", "assert all(map(lambda y: f(y) > y, [1, 2]))",
-        "assert f(1) is None",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("test", [
+    "assert f(1)", "assert not f(1)", "assert candidate(1) == 2", "assert 2 == f(1)",
+    "assert f([2, 1]) == f([1, 2])", "assert math.isclose(f(2.0), 4.0)", "assert abs(f(0.1) - 0.2) < 1e-09",
+    "assert [f(i) for i in range(3)] == [0, 2, 4]", "assert all(map(lambda y: f(y) > y, [1, 2]))",
+    "assert f(1) is None",
+])  # fmt: skip
 def test_a_test_that_can_fail_is_kept(test):
     assert accepted(test) == [test]
 

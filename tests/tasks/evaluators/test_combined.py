@@ -74,17 +74,14 @@ def test_the_reward_is_a_share_that_no_finding_raises(weights, passed, types_ran
     assert result.reward <= weigh(named, suite(passed, 5), types, tool("lint", 0)).reward
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        *(({f"{name}_weight": bad}, rf"Combined.{name}_weight: got .*, expected (a |0 or more)")
-          for name in WEIGHTS for bad in (-0.1, math.nan, math.inf, "0.5", None)),
-        ({"type_tool": "ruff"}, "Combined.type_tool: got 'ruff', expected one of"),
-        ({"lint_tool": "ty"}, "Combined.lint_tool: got 'ty', expected one of"),
-        ({"tests_weight": 0, "types_weight": 0, "lint_weight": 0},
-         r"evaluator.tests_weight, .*: got 0 in each, expected at least one above 0"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("options", "message"), [
+    *(({f"{name}_weight": bad}, rf"Combined.{name}_weight: got .*, expected (a |0 or more)")
+      for name in WEIGHTS for bad in (-0.1, math.nan, math.inf, "0.5", None)),
+    ({"type_tool": "ruff"}, "Combined.type_tool: got 'ruff', expected one of"),
+    ({"lint_tool": "ty"}, "Combined.lint_tool: got 'ty', expected one of"),
+    ({"tests_weight": 0, "types_weight": 0, "lint_weight": 0},
+     r"evaluator.tests_weight, .*: got 0 in each, expected at least one above 0"),
+])  # fmt: skip
 def test_an_impossible_weight_or_tool_is_refused_by_name(sandbox, options, message):
     with pytest.raises(ValueError, match=message):
         Combined(sandbox, **options)

@@ -19,24 +19,21 @@ def judged(trajectory, max_turns=10):
     return TrajectoryHeuristics(max_turns).evaluate(TASK, trajectory)
 
 
-@pytest.mark.parametrize(
-    ("trajectory", "max_turns", "parts", "score"),
-    [
-        (turned(1), 10, (100, 100, 95), 99),
-        (turned(5, 1), 10, (100, 60, 65), 81),
-        (turned(12, status="unfinished"), 20, (60, 100, 70), 74),
-        (turned(1, 1, status="stuck"), 10, (20, 40, 85), 39),
-        (turned(10), 10, (100, 100, 50), 90),
-        (turned(3), 0, (100, 100, 20), 84),
-        (turned(6, 1), 10, (100, 80, 60), 86),
-        (turned(2, status="unfinished", action=""), 10, (30, 100, 90), 63),
-        (turned(2, status="unfinished", action="", files_modified=("a.py",)), 10, (60, 100, 90), 78),
-        (turned(40, 40), 10, (100, 40, 20), 66),
-        (turned(17, 1), 20, (100, 80, 47.5), 84),
-        (turned(15, 1), 20, (100, 80, 52.5), 85),  # 84.5
-        (turned(13, 1), 20, (100, 80, 57.5), 86),  # 85.5
-    ],
-)
+@pytest.mark.parametrize(("trajectory", "max_turns", "parts", "score"), [
+    (turned(1), 10, (100, 100, 95), 99),
+    (turned(5, 1), 10, (100, 60, 65), 81),
+    (turned(12, status="unfinished"), 20, (60, 100, 70), 74),
+    (turned(1, 1, status="stuck"), 10, (20, 40, 85), 39),
+    (turned(10), 10, (100, 100, 50), 90),
+    (turned(3), 0, (100, 100, 20), 84),
+    (turned(6, 1), 10, (100, 80, 60), 86),
+    (turned(2, status="unfinished", action=""), 10, (30, 100, 90), 63),
+    (turned(2, status="unfinished", action="", files_modified=("a.py",)), 10, (60, 100, 90), 78),
+    (turned(40, 40), 10, (100, 40, 20), 66),
+    (turned(17, 1), 20, (100, 80, 47.5), 84),
+    (turned(15, 1), 20, (100, 80, 52.5), 85),  # 84.5
+    (turned(13, 1), 20, (100, 80, 57.5), 86),  # 85.5
+])  # fmt: skip
 def test_scores_follow_the_table(trajectory, max_turns, parts, score):
     evaluation = judged(trajectory, max_turns)
     assert list(evaluation.components) == ["task_completion", "code_quality", "efficiency"]
@@ -45,13 +42,10 @@ def test_scores_follow_the_table(trajectory, max_turns, parts, score):
     assert evaluation.feedback.startswith(f"Score {score} of 100: task completion {parts[0]} %")
 
 
-@pytest.mark.parametrize(
-    ("solution", "outcomes", "quality"),
-    [
-        ("x = 1", ["fail"] * 3, 1), ("x = 1", ["error"] * 3, 0.4), ("x = 1", ["pass"] * 5 + ["timeout"], 0.8),
-        ("x = 1", ["pass", "pass", "error"], 0.6), ("x = ", [], 0.4), ("x = ", ["error"], 0.4), ("x = 1", [], 1),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("solution", "outcomes", "quality"), [
+    ("x = 1", ["fail"] * 3, 1), ("x = 1", ["error"] * 3, 0.4), ("x = 1", ["pass"] * 5 + ["timeout"], 0.8),
+    ("x = 1", ["pass", "pass", "error"], 0.6), ("x = ", [], 0.4), ("x = ", ["error"], 0.4), ("x = 1", [], 1),
+])  # fmt: skip
 def test_code_quality_sees_checks_that_raised_and_syntax(solution, outcomes, quality):
     checks = [Check(name="c", outcome=outcome) for outcome in outcomes]
     evaluation = TrajectoryHeuristics().evaluate(TASK, turned(1, solution=solution), checks)

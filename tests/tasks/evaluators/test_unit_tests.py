@@ -35,16 +35,13 @@ def test_feedback_is_bounded_counts_what_it_leaves_out_and_names_the_line():
     assert "KeyError: 'a' (at `return {}[x]`)" in feedback([check], program="def f(x):\n    return {}[x]\n")
 
 
-@pytest.mark.parametrize(
-    ("body", "words"),
-    [
-        ("print('bad on line 2, at line 9999999999')\n    return x / 0", "printed: bad on line 2, at line 9999999999"),
-        ("import traceback\n    try:\n        x / 0\n    except ZeroDivisionError:\n        traceback.print_exc()",
-         'File "<candidate>", `x / 0`'),
-        ("s = '\u2028\x0c'\n    y = 1\n    return x / 0", "(at `return x / 0`)"),
-        ("s = 1\r\n    y = 1\r    return x / 0", "(at `return x / 0`)"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("body", "words"), [
+    ("print('bad on line 2, at line 9999999999')\n    return x / 0", "printed: bad on line 2, at line 9999999999"),
+    ("import traceback\n    try:\n        x / 0\n    except ZeroDivisionError:\n        traceback.print_exc()",
+     'File "<candidate>", `x / 0`'),
+    ("s = '\u2028\x0c'\n    y = 1\n    return x / 0", "(at `return x / 0`)"),
+    ("s = 1\r\n    y = 1\r    return x / 0", "(at `return x / 0`)"),
+])  # fmt: skip
 def test_lines_of_the_program_are_quoted_and_what_it_printed_is_its_own(sandbox, task, body, words):
     program = f"def double(x):\n    {body}\n"
     assert words in run_tests(sandbox, task, program, ["assert double(1) == 2"]).feedback

@@ -188,18 +188,15 @@ MANY = "from dataclasses import *\n@dataclass(frozen=True)\nclass P:\n    x: int
 MANY += "def f(n): return {P(i) for i in range(n)}"
 
 
-@pytest.mark.parametrize(
-    ("program", "check"),
-    [
-        (OWN, "assert f('A') == Name('a')"), (OWN, "assert f('A') != Name('b')"),
-        (OWN, "assert {f('A')} == {Name('a')}"), (RATIO, "assert f(2) == R(1, 2)"), (BASE, "assert f(1) == A(1)"),
-        (LATER, "assert f(1) == P(1)"), (SETS, "assert f(1) != f(2)"),
-        (RINGS, "assert f('A') != f('B')"), (RINGS, "assert [f('A'), f('C')] != [f('B'), f('D')]"),
-        (RINGS, "assert f('A') not in [f('B')] and f('C') not in [f('D')]"),
-        (ZONE, "assert f(4) == datetime(2024, 3, 31, 22, tzinfo=timezone.utc)"),
-        (MANY, "assert f(300) == {P(i) for i in range(300)}"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("program", "check"), [
+    (OWN, "assert f('A') == Name('a')"), (OWN, "assert f('A') != Name('b')"),
+    (OWN, "assert {f('A')} == {Name('a')}"), (RATIO, "assert f(2) == R(1, 2)"), (BASE, "assert f(1) == A(1)"),
+    (LATER, "assert f(1) == P(1)"), (SETS, "assert f(1) != f(2)"),
+    (RINGS, "assert f('A') != f('B')"), (RINGS, "assert [f('A'), f('C')] != [f('B'), f('D')]"),
+    (RINGS, "assert f('A') not in [f('B')] and f('C') not in [f('D')]"),
+    (ZONE, "assert f(4) == datetime(2024, 3, 31, 22, tzinfo=timezone.utc)"),
+    (MANY, "assert f(300) == {P(i) for i in range(300)}"),
+])  # fmt: skip
 def test_own_equality_counts_where_the_program_makes_both_sides(sandbox, program, check):
     namespace = {}
     exec(program, namespace)
@@ -249,22 +246,19 @@ def test_no_program_chooses_how_it_is_judged(sandbox, program, check):
 EQUAL_TO_ALL = "    def __eq__(self, other): return True\n    __hash__ = None\n"
 
 
-@pytest.mark.parametrize(
-    ("program", "check"),
-    [
-        (f"class P:\n    __class__ = int\n{EQUAL_TO_ALL}def f(x): return P()", "assert f(1) == 2"),
-        (
-            "class P:\n    def __init__(self, x): self.x = x\n    def __getattribute__(self, name): return 2\n"
-            f"{EQUAL_TO_ALL}def f(x): return P(2)",
-            "assert f(1) == 2",
-        ),
-        (
-            f"class P:\n    __reduce__ = lambda self: (int, (2,))\n{EQUAL_TO_ALL}def f(x): return P()",
-            "assert f(1) == 2",
-        ),
-        (f"class date:\n{EQUAL_TO_ALL}date.__module__ = 'datetime'\ndef f(x): return date()", "assert f(1) == '2'"),
-    ],
-)
+@pytest.mark.parametrize(("program", "check"), [
+    (f"class P:\n    __class__ = int\n{EQUAL_TO_ALL}def f(x): return P()", "assert f(1) == 2"),
+    (
+        "class P:\n    def __init__(self, x): self.x = x\n    def __getattribute__(self, name): return 2\n"
+        f"{EQUAL_TO_ALL}def f(x): return P(2)",
+        "assert f(1) == 2",
+    ),
+    (
+        f"class P:\n    __reduce__ = lambda self: (int, (2,))\n{EQUAL_TO_ALL}def f(x): return P()",
+        "assert f(1) == 2",
+    ),
+    (f"class date:\n{EQUAL_TO_ALL}date.__module__ = 'datetime'\ndef f(x): return date()", "assert f(1) == '2'"),
+])  # fmt: skip
 def test_a_forged_class_or_field_equals_no_literal(sandbox, program, check):
     check_ = sandbox.run(program + "\n", "f", [check]).checks[0]
     assert check_.outcome in ("fail", "error")
@@ -299,15 +293,12 @@ def test_the_verdict_on_two_values_is_pythons_own(actual, expected):
     assert (judge(test, [actual])["outcome"] == "pass") is (actual == expected)
 
 
-@pytest.mark.parametrize(
-    "encoded",
-    [
-        '{"o": []}', '{"o": ["a", "b", true, 1]}', '{"deque": [{"r": [0, 1048576, 1]}, null]}',
-        '{"array": ["Q", {"r": [0, 1048576, 1]}]}', '{"p": [0, 1, "a", "b", true, [["x", {"date": ["\\ud800"]}]]]}',
-        "{}", '{"t": 1}', '{"x": []}', '{"s": [[]]}', '{"i": "zz"}', '{"n": "1e999999"}', '{"d": [[1]]}',
-        '{"q": [1, 0]}',
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("encoded", [
+    '{"o": []}', '{"o": ["a", "b", true, 1]}', '{"deque": [{"r": [0, 1048576, 1]}, null]}',
+    '{"array": ["Q", {"r": [0, 1048576, 1]}]}', '{"p": [0, 1, "a", "b", true, [["x", {"date": ["\\ud800"]}]]]}',
+    "{}", '{"t": 1}', '{"x": []}', '{"s": [[]]}', '{"i": "zz"}', '{"n": "1e999999"}', '{"d": [[1]]}',
+    '{"q": [1, 0]}',
+])  # fmt: skip
 def test_an_invalid_encoding_is_an_error_of_the_candidate(sandbox, encoded):
     program = (
         "import gc, os\n"

@@ -42,17 +42,11 @@ def test_what_a_task_requires_is_there_for_it_alone(sandbox):
     assert sums.checks[0].outcome == "pass"
 
 
-@pytest.mark.parametrize(
-    "act",
-    [
-        f"open({str(PANDAS)!r})",
-        f"os.listdir({str(PANDAS.parents[1])!r})",
-        "open(np.__file__, 'a')",
-        "os.symlink('/', os.path.dirname(np.__path__[0]) + '/hostile-link')",
-        "os.remove(np.__path__[0])",
-        "ctypes.CDLL(None).fork() < 0 and os.fork()",
-    ],
-)
+@pytest.mark.parametrize("act", [
+    f"open({str(PANDAS)!r})", f"os.listdir({str(PANDAS.parents[1])!r})", "open(np.__file__, 'a')",
+    "os.symlink('/', os.path.dirname(np.__path__[0]) + '/hostile-link')", "os.remove(np.__path__[0])",
+    "ctypes.CDLL(None).fork() < 0 and os.fork()",
+])  # fmt: skip
 def test_a_program_with_packages_is_in_the_same_layers(sandbox, act):
     check = only(sandbox, f"import ctypes, os\nimport numpy as np\n{act}\ndef f(x): return 2 * x")
     assert (check.outcome, check.error_type) == ("error", "PermissionError")

@@ -51,13 +51,10 @@ def test_neither_packages_nor_the_harness_can_be_imported(sandbox, module):
     assert (check.outcome, check.error_type) == ("error", "ModuleNotFoundError")
 
 
-@pytest.mark.parametrize(
-    "mess",
-    [
-        "for _ in range(2100):\n    os.mkdir('d')\n    os.chdir('d')\n",  # longer than a path may be
-        "os.mkdir('shut', 0)\nos.mkdir('open')\nos.symlink('/', 'open/link')\nopen('open/file', 'w')\n",
-    ],
-)
+@pytest.mark.parametrize("mess", [
+    "for _ in range(2100):\n    os.mkdir('d')\n    os.chdir('d')\n",  # longer than a path may be
+    "os.mkdir('shut', 0)\nos.mkdir('open')\nos.symlink('/', 'open/link')\nopen('open/file', 'w')\n",
+])  # fmt: skip
 def test_files_do_not_reach_the_next_candidate(monkeypatch, mess):
     monkeypatch.setattr("reflexion_lab.tasks.sandbox.sandbox.SWEEP", 600.0)
     with Sandbox(Limits(wall_seconds=30), servers=1) as own:
@@ -80,10 +77,9 @@ def test_feedback_and_random_numbers_are_the_same_in_every_run(sandbox):
     assert first == second
 
 
-@pytest.mark.parametrize(
-    ("end", "expected"),
-    [("while True: pass", "timeout"), ("import os; os._exit(3)", "early_exit"), ("[0] * 10**10", "memory")],
-)
+@pytest.mark.parametrize(("end", "expected"), [
+    ("while True: pass", "timeout"), ("import os; os._exit(3)", "early_exit"), ("[0] * 10**10", "memory"),
+])  # fmt: skip
 @pytest.mark.slow
 def test_the_order_of_tests_does_not_change_the_reward(sandbox, end, expected):
     task = Task(task_id="t", prompt="", entry_point="f")

@@ -146,10 +146,9 @@ def test_size_and_what_is_shown_are_bounded_by_the_unfolded_size(value):
         size(value)
 
 
-@pytest.mark.parametrize(
-    "value",
-    [[], (), (1,), {}, [[]] * 90, [[1, "a"], ("b", {2: [None] * 80})], {"k" * 300: 1}, ["'" * 150, '"'], {3, 1}],
-)
+@pytest.mark.parametrize("value", [
+    [], (), (1,), {}, [[]] * 90, [[1, "a"], ("b", {2: [None] * 80})], {"k" * 300: 1}, ["'" * 150, '"'], {3, 1},
+])  # fmt: skip
 def test_a_value_is_shown_as_its_repr(value):
     assert show(value) == repr(value)[:200]
 

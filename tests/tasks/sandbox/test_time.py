@@ -95,17 +95,14 @@ def test_a_time_out_counts_only_after_a_second_run_that_waits_for_all_first_ones
     assert not any(execution.timed_out for execution in executions)
 
 
-@pytest.mark.parametrize(
-    ("limits", "program", "runs"),
-    [
-        ({}, "while True: pass", 1),
-        ({"wall_seconds": 0.5}, "import time; time.sleep(60)", 2),  # perhaps the machine was busy
-        ({}, "raise OSError(28, 'No space left on device')", 2),
-        ({}, 'raise RuntimeError("can\'t start new thread")', 2),
-        ({}, "raise OSError(2, 'No such file')", 1),
-        ({}, "import os; os._exit(1)", 1),
-    ],
-)
+@pytest.mark.parametrize(("limits", "program", "runs"), [
+    ({}, "while True: pass", 1),
+    ({"wall_seconds": 0.5}, "import time; time.sleep(60)", 2),  # perhaps the machine was busy
+    ({}, "raise OSError(28, 'No space left on device')", 2),
+    ({}, 'raise RuntimeError("can\'t start new thread")', 2),
+    ({}, "raise OSError(2, 'No such file')", 1),
+    ({}, "import os; os._exit(1)", 1),
+])  # fmt: skip
 def test_only_what_the_machine_may_have_caused_gets_a_second_run(monkeypatch, limits, program, runs):
     run, jobs = _Slot.run, []
 
