@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import random
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
+import numpy as np
 import pytest
 from msgspec.structs import replace
 
@@ -26,15 +29,15 @@ class Corridor:
     seconds = 0.5
     help = "The actions are forward, back, and wait."
 
-    def __init__(self, trap: str = "") -> None:
+    def __init__(self, trap=None) -> None:
         self.trap = trap
 
     def start(self, task):
-        return Walk(task.data["rooms"], self.trap if task.data.get("has_trap") else "")
+        return Walk(task.data["rooms"], self.trap if task.data.get("has_trap") else None)
 
 
 class Walk:
-    def __init__(self, rooms: int, trap: str) -> None:
+    def __init__(self, rooms: int, trap) -> None:
         self.rooms, self.trap, self.place = rooms, trap, 0
 
     def observe(self):
@@ -44,15 +47,11 @@ class Walk:
         )
 
     def act(self, text):
-        if self.trap == "raise":
-            raise RuntimeError("the floor gave way")
-        if self.trap == "hang":
-            time.sleep(3)
         self.place += {"forward": 1, "back": -1 if self.place else 0}.get(text, 0)
-        return self.observe()
+        return self.trap(self.observe()) if self.trap else self.observe()
 
     def close(self):
-        pass
+        raise SystemExit
 
 
 def walk(task_id: str, rooms: int = 3, **data) -> Task:
@@ -67,10 +66,9 @@ def walk(task_id: str, rooms: int = 3, **data) -> Task:
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory):
     """A cache of games of its own."""
-    before = os.environ.get("XDG_CACHE_HOME")
-    os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
-    yield
-    os.environ.pop("XDG_CACHE_HOME") if before is None else os.environ.update(XDG_CACHE_HOME=before)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -115,11 +113,9 @@ def test_the_replay_of_any_play_gives_its_end_also_beside_others(world):
 def test_canonical_plays_reach_every_goal_and_no_play_none(world):
     environment, tasks = world
     for task in tasks:
-        right, empty = (
-            replayed(environment, task, actions, task.hidden_tests) for actions in (task.canonical_solution, "")
-        )
-        assert {check.outcome for check in right.checks} == {"pass"}
-        assert {check.outcome for check in empty.checks} == {"fail"}
+        for actions, outcome in ((task.canonical_solution, "pass"), ("", "fail")):
+            checks = replayed(environment, task, actions, task.hidden_tests).checks
+            assert {check.outcome for check in checks} == {outcome}
 
 
 def test_what_comes_after_the_end_or_beyond_the_steps_is_not_taken(world):
@@ -161,26 +157,39 @@ def test_a_lying_actor_is_graded_by_what_its_actions_do(tmp_path):
     assert {(n, grade.passed) for (_, n), grade in result.log.grades.items()} == {(1, False), (2, False), (3, True)}
 
 
-class Raising(Corridor):
-    def __init__(self):
-        super().__init__("raise")
+def numpys(seen):
+    ends = {name: np.bool_(getattr(seen, name)) for name in ("is_over", "is_success")}
+    return Observation(text=np.str_(seen.text), score=np.float32(seen.score), actions=np.array(["back"]), **ends)
 
 
-class Hanging(Corridor):
-    def __init__(self):
-        super().__init__("hang")
-
-
-@pytest.mark.parametrize(("environment", "why"), [(Raising, "the floor gave way"), (Hanging, "within 0.5 s")])
-def test_a_world_that_fails_is_an_error_of_the_harness_on_its_task_alone(tmp_path, environment, why):
-    result = run(tmp_path, {name: ["forward\nforward\nforward"] for name in "abc"}, environment)
+@pytest.mark.parametrize(("trap", "why"), [
+    (numpys, ""), (lambda seen: replace(seen, actions=["forward"]), ""),
+    (lambda seen: seen.floor, "has no attribute 'floor'"), (lambda seen: time.sleep(3), "within 0.5 s"),
+    (lambda seen: sys.exit(3), "raised SystemExit: 3"), (lambda seen: sys.exit("\ud800"), r"SystemExit: \ud800"),
+    (lambda seen: None, "returned NoneType, no Observation"), (lambda seen: seen.text, "returned str, no Observation"),
+    (lambda seen: replace(seen, text={"text": 1}), "got `object` - at `$.text`"),
+    (lambda seen: replace(seen, score=None), "got `null` - at `$.score`"),
+    (lambda seen: replace(seen, actions=(1,)), "got `int` - at `$.actions[0]`"),
+    (lambda seen: replace(seen, answer="\ud800"), "surrogates not allowed"),
+])  # fmt: skip
+def test_a_world_that_fails_is_an_error_of_the_harness_on_its_task_alone(tmp_path, trap, why):
+    result = run(tmp_path, {name: ["forward\nforward\nforward"] for name in "abc"}, Corridor(trap))
     outcomes = {task_id: attempts[-1].evaluation.outcome for task_id, attempts in result.log.attempts.items()}
-    assert outcomes == {"a": "pass", "b": "harness_error", "c": "pass"}
+    assert outcomes == {"a": "pass", "b": "harness_error" if why else "pass", "c": "pass"}
     (failure,) = {check.message for check in result.log.attempts["b"][0].evaluation.checks}
     assert why in failure
     assert {task_id: grade.outcome for (task_id, _), grade in result.log.grades.items()} == outcomes
-    assert (result.summary.no_verdict, result.summary.harness_errors) == (("b",), 2)  # feedback and grade
-    assert (result.summary.pass_at_1.k, result.summary.pass_at_1.n) == (2, 2)
+    summary, n = result.summary, 2 if why else 3
+    assert (summary.no_verdict, summary.harness_errors) == ((("b",), 2) if why else ((), 0))  # feedback and grade
+    assert (summary.pass_at_1.k, summary.pass_at_1.n) == (n, n)
+
+
+@pytest.mark.parametrize(("name", "value"), [("seconds", None), ("max_steps", 6.0), ("help", None)])
+def test_an_environment_without_an_attribute_does_not_start(tmp_path, monkeypatch, name, value):
+    monkeypatch.delattr(Corridor, name) if value is None else monkeypatch.setattr(Corridor, name, value)
+    with pytest.raises(ConfigError, match=f"environment.{name}: got {value}, expected "):
+        run(tmp_path, {"a": ["forward"]}, Corridor)
+    assert [path.name for path in tmp_path.iterdir()] == ["benchmarks"]
 
 
 def dying(how):
@@ -197,29 +206,23 @@ def dying(how):
 @pytest.mark.parametrize("how", ["kill", "exit", "hang"])
 def test_a_session_apart_dies_alone_and_knows_no_key(monkeypatch, how):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
-    server = Server(("json",))
-    try:
-        first, other = (Connection(server, f"{__name__}:dying", {"how": how}, 1.0) for _ in range(2))
+    with closing(Server(("json",))) as server:
+        first, other = (Connection(server, f"{__name__}:dying", {"how": how}, 3.0) for _ in range(2))
         assert first.ask("go")[0] == "go"
         assert first.ask("go")[1] != other.ask("go")[1] != os.getpid()
-        with pytest.raises(HarnessError, match="died" if how != "hang" else "no answer within 1 s"):
+        with pytest.raises(HarnessError, match="died" if how != "hang" else "no answer within 3 s"):
             first.ask("die")
         assert other.ask("on")[::2] == ["on", None]
         other.close()
-        again = Connection(server, f"{__name__}:dying", {"how": how}, 1.0)
+        again = Connection(server, f"{__name__}:dying", {"how": how}, 3.0)
         assert again.ask("on")[0] == "on"
         again.close()
-    finally:
-        server.close()
 
 
 def test_what_a_world_raises_in_its_process_is_named(textworlds):
-    server = Server(("json",))
-    try:
-        with pytest.raises(HarnessError, match=r"OSError: Unable to find game '/no/such/game.z8'"):
-            Connection(server, f"{games.__name__}:Player", {"path": "/no/such/game.z8"}, 30.0)
-    finally:
-        server.close()
+    problem = r"OSError: Unable to find game '/no/such/game.z8'"
+    with closing(Server(("json",))) as server, pytest.raises(HarnessError, match=problem):
+        Connection(server, f"{games.__name__}:Player", {"path": "/no/such/game.z8"}, 30.0)
 
 
 # Games of TextWorld
@@ -258,9 +261,8 @@ def test_no_action_reaches_another_session_or_is_two(textworlds, tmp_path, monke
 def test_observations_hold_no_banner_prompt_or_question_after_the_end(textworlds):
     environment, (task, _) = textworlds
     session = Guarded(environment, task)
-    texts = [session.observation.text]
-    for action in task.canonical_solution.split("\n"):
-        texts.append(session.act(action).text)
+    actions = task.canonical_solution.split("\n")
+    texts = [session.observation.text, *(session.act(action).text for action in actions)]
     session.close()
     assert texts[0] == task.prompt
     assert "The End" in texts[-1]

@@ -24,6 +24,7 @@ from reflexion_lab.errors import ConfigError, ModelError
 from reflexion_lab.io import files
 from reflexion_lab.io.secrets import is_given, without_logins
 from reflexion_lab.io.terminal_text import visible
+from reflexion_lab.limits import Above0, Positive, check
 from reflexion_lab.loop.deadline import Budgeted
 from reflexion_lab.protocols import Embedder, Model, Sandbox, Stop, Store, SuiteWriter
 from reflexion_lab.records import Beginning, Task, Usage
@@ -257,13 +258,22 @@ def embedder_fingerprint(cfg: RunConfig) -> str:
         return ""
 
 
+def _attributes(max_steps: Positive, seconds: Above0, help: str) -> None:
+    """Those of an environment."""
+
+
 def load_sandbox(cfg: RunConfig, servers: int | None = None) -> CachedSandbox:
-    """The sandbox with its execution cache and the environment of the tasks, if they have one."""
+    """The sandbox with its execution cache and the environment of the tasks, if they have one. Raises ConfigError: the
+    environment lacks an attribute.
+    """
     from reflexion_lab.tasks.sandbox.cached import CachedSandbox
     from reflexion_lab.tasks.sandbox.sandbox import Sandbox
 
     sandbox = Sandbox(cfg.sandbox.limits, servers or cfg.sandbox.servers)
     environment = build(cfg.environment, "environment") if cfg.environment else None
+    if environment:
+        attributes = {name: getattr(environment, name, None) for name in ("max_steps", "seconds", "help")}
+        check(_attributes, attributes, "environment")
     return CachedSandbox(sandbox, None if cfg.cache.mode == "off" else cfg.cache.executions, environment)
 
 

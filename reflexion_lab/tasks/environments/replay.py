@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import re
 import time
+import traceback
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
+
+import msgspec
 
 from reflexion_lab.errors import HarnessError
+from reflexion_lab.io.terminal_text import visible
 from reflexion_lab.loop.deadline import DeadlineError, with_deadline
 from reflexion_lab.protocols import Environment, Session
 from reflexion_lab.records import Check, Execution, Observation, Task
@@ -32,32 +38,39 @@ class Guarded:
     def __init__(self, environment: Environment, task: Task) -> None:
         self._seconds = environment.seconds
         self._session: Session = self._call("start", lambda: environment.start(task))
-        self.observation: Observation = self._call("observe", self._session.observe)
+        self.observation = self._observed("observe", lambda: self._session.observe())  # noqa: PLW0108 (it may lack it)
 
     def act(self, action: str) -> Observation:
-        self.observation = self._call(f"act({action[:60]!r})", lambda: self._session.act(action))
+        self.observation = self._observed(f"act({action[:60]!r})", lambda: self._session.act(action))
         return self.observation
 
     def close(self) -> None:
         """End the session; an environment that fails at its end has given all its observations."""
+        with contextlib.suppress(HarnessError):
+            self._call("close", lambda: self._session.close())  # noqa: PLW0108 (it may lack it)
+
+    def _observed(self, name: str, work: Callable[[], Any]) -> Observation:
+        """What `work` returns, with types of Python for those of numpy."""
+        value = self._call(name, work)
         try:
-            self._call("close", self._session.close)
-        except HarnessError:
-            return
+            fields = {field: getattr(value, field) for field in Observation.__struct_fields__}
+            text = json.dumps(fields, default=lambda each: each.tolist(), ensure_ascii=False)
+            return msgspec.convert(json.loads(text.encode()), Observation)
+        except Exception as problem:
+            why = visible(f"returned {type(value).__name__}, no Observation of plain values: {problem}")
+            raise HarnessError(f"environment: {name} {why}") from None
 
     def _call(self, name: str, work: Callable[[], T]) -> T:
         try:
             return with_deadline(self._seconds, work, "it gave no result")
-        except HarnessError:
+        except (HarnessError, KeyboardInterrupt):
             raise
         except DeadlineError as problem:
             raise HarnessError(f"environment: {name}: {problem}, which is environment.seconds") from problem
-        except Exception as problem:
-            line = problem.__traceback__
-            while line and line.tb_next:
-                line = line.tb_next
-            where = f" ({line.tb_frame.f_code.co_filename}, line {line.tb_lineno})" if line else ""
-            raise HarnessError(f"environment: {name} raised {type(problem).__name__}: {problem}{where}") from problem
+        except BaseException as problem:  # also SystemExit
+            frame = traceback.extract_tb(problem.__traceback__)[-1]
+            why = visible(f"{type(problem).__name__}: {problem} ({frame.filename}, line {frame.lineno})")
+            raise HarnessError(f"environment: {name} raised {why}") from problem
 
 
 def actions_of(solution: str) -> list[str]:
