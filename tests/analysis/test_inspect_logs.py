@@ -8,7 +8,7 @@ import pytest
 from inspect_ai import Task, eval
 from inspect_ai import log as logs
 from inspect_ai.dataset import MemoryDataset, Sample
-from inspect_ai.model import ChatMessageUser, ModelOutput, ModelUsage, get_model
+from inspect_ai.model import ChatMessageSystem, ChatMessageUser, ContentText, ModelOutput, ModelUsage, get_model
 from inspect_ai.scorer import SampleScore, Score, match, stderr
 from inspect_ai.solver import solver
 
@@ -88,8 +88,8 @@ def sample(number, value, epoch=1, text="", **fields):
     values = value if isinstance(value, dict) else {"s": value}
     scores = {name: each if isinstance(each, Score) else Score(value=each) for name, each in values.items()}
     messages, output = [ChatMessageUser(content=f"question {number}")], ModelOutput.from_content("m", text)
-    fields = {"messages": messages, "output": output, "target": "t"} | fields
-    return logs.EvalSample(id=number, epoch=epoch, input=f"question {number}", scores=scores, **fields)
+    fields = {"messages": messages, "output": output, "target": "t", "input": f"question {number}"} | fields
+    return logs.EvalSample(id=number, epoch=epoch, scores=scores, **fields)
 
 
 def log_of(path, *samples, status="success", total=0, accuracy=None):
@@ -129,6 +129,7 @@ def test_an_error_that_was_scored_counts_and_partial_credit_is_named(tmp_path):
 @pytest.mark.parametrize(("samples", "fields", "message"), [
     ([sample(1, "C")], {"total": 5, "status": "error"}, "got 1 of 5 samples, status error, expected each of them once"),
     ([sample(1, {"a": 1, "b": 0})], {}, "got scores a, b, expected one score per sample; --score NAME"),
+    ([sample(1, {"f": Score(value={"a": 1, "b": 0})})], {}, "got scores f.a, f.b, expected one score per sample"),
     ([sample(1, {})], {}, "got no score, status success"),
     ([sample(1, 0.5)], {}, "sample 1, epoch 1, score s: got 0.5"),
     ([], {}, "got no sample"),
@@ -139,12 +140,12 @@ def test_what_cannot_be_compared_is_refused_by_file_and_reason(tmp_path, samples
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"PK\x03\x04torn", b'{"version": 2, "status": "success", "eval": {}}', b"[" * 9999]
+    "data", [b"", b"PK\x03\x04torn", b'{"version": 2, "status": "success", "eval": {}}', b"[" * 9999]
 )
 @pytest.mark.parametrize("name", ["a.eval", "a.json"])
 @pytest.mark.parametrize("command", ["compare", "audit"])
-def test_a_damaged_log_is_one_line(tmp_path, capsys, command, name, content):
-    (tmp_path / name).write_bytes(content)
+def test_a_damaged_log_is_one_line(tmp_path, capsys, command, name, data):
+    (tmp_path / name).write_bytes(data)
     assert main([command, str(tmp_path / name)]) == 2
     assert len(capsys.readouterr().err.splitlines()) <= 2
 
@@ -154,11 +155,21 @@ def test_one_of_several_scores_is_chosen_and_logs_stand_alone(tmp_path, capsys):
     assert main(["compare", path, "--score", "a"]) == 0
     assert "50.0" in (text := capsys.readouterr().out) and "\x1b[2J" not in text and "x1b[2J" in text
     assert [(log.metric, log.share.value) for log in read_outcomes(path)] == [("a", 0.5), ("b", 1)]
-    assert (
-        main(["compare", "cases.csv", "--score", "a"]) == 2 and "expected logs of inspect_ai" in capsys.readouterr().err
-    )
-    for others in (["runs"], ["cases.csv"]):
-        assert main(["compare", path, *others]) == 2 and "beside others" in capsys.readouterr().err
+    for others in ([path, "runs"], [path, "cases.csv"], ["cases.csv", "--score", "a"]):
+        assert main(["compare", *others]) == 2
+        assert ("beside others" if path in others else "expected logs of inspect_ai") in capsys.readouterr().err
+
+
+def test_logs_of_messages_and_of_scores_with_parts_are_compared(tmp_path, capsys):
+    def log(name, text):
+        content = [ContentText(text=f"another {text}")]
+        inputs = [[ChatMessageSystem(content=text), ChatMessageUser(content=content)] for _ in range(6)]
+        scores = [{"f": Score(value={"a": "CI"[n % 2], "b": 0.5})} for n in range(6)]
+        return log_of(tmp_path / name, *(sample(n, scores[n], input=inputs[n]) for n in range(6)))
+
+    paths = log("a.eval", "q"), log("b.eval", "q"), log("c.eval", "p")
+    assert [main(["compare", *of, "--score", "f.a"]) for of in (paths[:2], paths[1:])] == [0, 2]
+    assert "expected one benchmark" in capsys.readouterr().err
 
 
 def test_findings_of_an_audit(tmp_path):

@@ -2,7 +2,8 @@
 
 `C`, `yes`, `true` and 1 passed; `I`, `N` (no answer), `no`, `false` and 0 did not, nor did `P` (partial credit), which
 is counted. NaN, a missing score and an invalidated sample are no verdict, as in inspect_ai's own metrics; an error is
-none, unless the sample was scored all the same. Any other value is refused.
+none, unless the sample was scored all the same. Any other value is refused. Of a score with several values each is
+one, `NAME.PART`.
 """
 
 from __future__ import annotations
@@ -71,14 +72,21 @@ def read_log(path: Path | str) -> EvalLog:
     return log
 
 
+def _values(sample: EvalSample) -> dict[str, Any]:
+    """Values by name of the score, those of its parts behind it."""
+    values: dict[str, Any] = {name: score.value for name, score in (sample.scores or {}).items()}
+    parts = [(name, value) for name, value in values.items() if isinstance(value, dict)]
+    return values | {f"{name}.{part}": each for name, value in parts for part, each in value.items()}
+
+
 def score_names(log: EvalLog) -> list[str]:
-    return list(dict.fromkeys(name for sample in log.samples or () for name in sample.scores or ()))
+    values = chain.from_iterable(_values(sample).items() for sample in log.samples or ())
+    return list(dict.fromkeys(name for name, value in values if not isinstance(value, dict)))
 
 
 def verdict(path: Path | str, sample: EvalSample, name: str) -> tuple[bool | None, bool]:
     """Whether the sample passed, None without a verdict; whether it has partial credit. Raises DataError: neither."""
-    score = (sample.scores or {}).get(name)
-    value = score.value if score and not sample.invalidation else math.nan
+    value = math.nan if sample.invalidation else _values(sample).get(name, math.nan)
     text = str(value).lower() if isinstance(value, str | int | float) else "a list"
     try:
         number = 0.5 if value == "P" else float(VALUES.get(text, text))
@@ -136,6 +144,12 @@ def _labels(paths: Sequence[str], logs: Sequence[EvalLog], others: Sequence[str]
     return labels
 
 
+def _input(sample: EvalSample) -> str:
+    """A text for the prompt of a sample, without the ids of its messages, which are drawn anew for each log."""
+    given = sample.input
+    return repr(given if isinstance(given, str) else [message.model_dump(exclude={"id"}) for message in given])
+
+
 def _rows(path: str, sample: EvalSample) -> list[dict[str, str]]:
     """The attempts of a task that the lab exported. Raises DataError: they have another verdict than its score."""
     rows: list[dict[str, Any]] = sample.metadata.get("cases") or []
@@ -170,7 +184,7 @@ def _lines(path: str, log: EvalLog, label: str, wanted: str) -> Iterator[dict[st
         yield from (row | {"arm": label} for sample in samples for row in _rows(path, sample))
         return
     samples = [sample for sample in samples if not own or sample.metadata.get("split") != "train"]
-    inputs = repr(sorted({(str(sample.id), repr(sample.input)) for sample in samples})).encode(errors="replace")
+    inputs = repr(sorted({(str(sample.id), _input(sample)) for sample in samples})).encode(errors="replace")
     digest, counts = hashlib.sha256(inputs).hexdigest(), Counter(sample.epoch for sample in samples)
     run = dict.fromkeys(COLUMNS, "") | dict.fromkeys(NO_CELLS, "0") | {
         "arm": plain(label), "benchmark": plain(of.dataset.name or of.task), "max_attempts": "1",

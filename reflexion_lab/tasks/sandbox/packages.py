@@ -35,7 +35,7 @@ def packages(requires: tuple[str, ...]) -> Packages:
     """The distributions that `requires` names, by name or by a module of theirs, with what they need and is here.
     Modules of Python itself are part of none.
     """
-    dists, missing, modules = dict[str, metadata.Distribution](), list[str](), list[str]()
+    dists, missing, modules = dict[str, metadata.Distribution](), dict[str, None](), dict[str, None]()
     for name in requires:
         top = name.partition(".")[0]
         if top in sys.stdlib_module_names:
@@ -43,13 +43,13 @@ def packages(requires: tuple[str, ...]) -> Packages:
         here = {_key(each) for each in _providers().get(top) or [name] if _with_needs(each, dists)}
         public = (module for module in _providers() if re.fullmatch(r"[a-z]\w*", module, re.I))
         own = [module for module in public if here & {*map(_key, _providers()[module])}]
-        modules += [top] if top in own else own
-        missing += [] if here else [top]
-    entries = {Path(str(dist.locate_file(top))) for dist in dists.values() for top in _tops(dist)}
+        modules |= dict.fromkeys([top] if top in own else own)
+        missing |= {} if here else {top: None}
+    files = {(dist, file.parts[0]) for dist in dists.values() for file in dist.files or ()}
+    tops = {(dist, top) for dist, top in files if top not in ("..", "__pycache__") and not top.endswith(".pth")}
+    entries = {Path(str(dist.locate_file(top))) for dist, top in tops}
     versions = sorted(f"{name}=={dist.version}" for name, dist in dists.items())
-    return Packages(
-        tuple(dict.fromkeys(modules)), tuple(sorted(entries)), tuple(versions), tuple(dict.fromkeys(missing))
-    )
+    return Packages(tuple(modules), tuple(sorted(entries)), tuple(versions), tuple(missing))
 
 
 def _key(name: str) -> str:
@@ -73,8 +73,3 @@ def _with_needs(name: str, known: dict[str, metadata.Distribution]) -> bool:
 def _providers() -> dict[str, list[str]]:
     """Names of distributions by module."""
     return dict(metadata.packages_distributions())
-
-
-def _tops(dist: metadata.Distribution) -> set[str]:
-    tops = {file.parts[0] for file in dist.files or ()}
-    return {top for top in tops if top not in ("..", "__pycache__") and not top.endswith(".pth")}

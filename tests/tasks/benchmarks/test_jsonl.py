@@ -17,11 +17,8 @@ TASK = {"task_id": "a", "prompt": "def f(x):", "entry_point": "f"}
 
 def test_every_field_is_read(written):
     fields = {"setup": "ONE = 1", "canonical_solution": "    return x"}
-    lists = {
-        "visible_tests": ["assert f(1) == 1"],
-        "hidden_tests": ["assert f(2) == 2", "assert candidate(3) == ONE + 2"],
-        "tags": ["easy"],
-    }
+    lists = {"visible_tests": ["assert f(1) == 1"], "tags": ["easy"]}
+    lists["hidden_tests"] = ["assert f(2) == 2", "assert candidate(3) == ONE + 2"]
     other = TASK | {"task_id": "é"}
     tuples = {name: tuple(items) for name, items in lists.items()}
     assert list(jsonl(written(TASK | fields | lists, other))) == [Task(**TASK, **fields, **tuples), Task(**other)]
@@ -54,7 +51,7 @@ def test_name_is_the_stem_and_digest_that_of_the_bytes(written):
     (TASK | {"entry_point": "f(x)"}, "field $.entry_point: got 'f(x)', expected a Python identifier"),
     (TASK | {"entry_point": "class"}, "field $.entry_point: got 'class', expected a Python identifier"),
     (TASK | {"requires": ["numpy>=1"]}, "field $.requires: got 'numpy>=1', expected the name of a package or module"),
-    (TASK | {"requires": ["os", ""]}, "field $.requires: got '', expected the name of a package or module"),
+    (TASK | {"requires": ["os", ""]}, "field $.requires: got '', expected the name of"),
     (TASK | {"task_id": ""}, "field $.task_id: got an empty str, expected a name"),
     (TASK | {"hidden_tests": ["1", "assert"]}, "field $.hidden_tests[1]: got 'assert' (invalid"),
     (TASK | {"visible_tests": ["return 1"]}, "field $.visible_tests[0]: got 'return 1'"),
@@ -127,6 +124,5 @@ def test_whatever_a_converter_raises_names_the_row(complaint, problem):
     def convert(row):
         raise problem
 
-    assert complaint(lambda path: benchmarks.rows.read(path, convert), TASK).startswith(
-        "rows.jsonl, line 1, field $: got "
-    )
+    message = complaint(lambda path: benchmarks.rows.read(path, convert), TASK)
+    assert message.startswith("rows.jsonl, line 1, field $: got ")

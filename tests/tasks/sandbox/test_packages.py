@@ -1,6 +1,8 @@
 """Packages that a task requires: readable and importable for its programs alone, inside the same layers."""
 
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas
 import pytest
@@ -53,12 +55,9 @@ def test_a_program_with_packages_is_in_the_same_layers(sandbox, act):
 
 
 def test_hostile_programs_get_the_right_verdict_beside_numpy(sandbox):
-    class Beside:
-        def run(self, *request):
-            return sandbox.run(*request, requires=("numpy",))
-
+    beside = SimpleNamespace(run=partial(sandbox.run, requires=("numpy",)))
     every = [attack for attack in attacks.read(attacks.QUICK) if not attack.probe]
-    assert [attack.name for attack in every if not attacks.judge(Beside(), attack).right] == []
+    assert [attack.name for attack in every if not attacks.judge(beside, attack).right] == []
 
 
 def test_usual_calls_of_scikit_learn_read_no_file_of_the_machine(sandbox):
@@ -118,7 +117,6 @@ def test_a_run_says_before_it_starts_what_is_not_installed(tmp_path):
 def test_a_package_that_cannot_be_imported_is_named(sandbox, tmp_path, monkeypatch):
     (tmp_path / "broken.py").write_text("1 / 0")
     broken = Packages(("broken",), (tmp_path / "broken.py",))
-    known = {("broken",): broken}
-    monkeypatch.setattr("reflexion_lab.tasks.sandbox.sandbox.packages", lambda r: known.get(r) or packages(r))
+    monkeypatch.setattr("reflexion_lab.tasks.sandbox.sandbox.packages", lambda requires: broken)
     check = only(sandbox, "def f(x): return 2 * x", ("broken",))
     assert check.outcome == "harness_error" and "broken cannot be imported (division by zero)" in check.message
