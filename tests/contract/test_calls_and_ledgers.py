@@ -121,8 +121,7 @@ def test_the_first_reply_stands_and_ours_was_paid(place):
     with closing(CallStore(place)) as calls, closing(CallStore(place)) as others:
         assert others.put("key", "m", b"{}", theirs) == theirs
         assert calls.put("key", "n", b"{}", ours) == Completion(text="paid", model="m", usage=ours.usage)
-        assert calls.get("key") == others.get("key") == theirs
-        assert calls.get("another") is None
+        assert calls.get("key") == others.get("key") == theirs and calls.get("another") is None
         assert calls.fingerprints() == ["m"]
 
 
@@ -195,8 +194,7 @@ def test_a_call_of_another_process_is_waited_for_until_that_ends(place, is_kille
             assert second.stdout.readline() == "first 0\n"  # from here on, it waits
             first.kill() if is_killed else first.stdin.close()
             replies = [second.stdout.readline() for _ in range(2)]
-            assert replies[0] == ("second 1\n" if is_killed else "first 1\n")
-            assert second.wait() == 0
+            assert replies[0] == ("second 1\n" if is_killed else "first 1\n") and second.wait() == 0
             second.stdout.read()
 
 
@@ -214,8 +212,7 @@ def test_models_of_one_process_share_calls_by_their_place(place):
         calls = [pool.submit(model.complete, says(str(n)), sampling=Sampling()) for n in range(2) for model in models]
         both.set()
         assert {call.result().text for call in calls} == {"reply"}
-    assert sorted(asked) == ["0", "1"]
-    assert sum(model.misses for model in models) == 2
+    assert sorted(asked) == ["0", "1"] and sum(model.misses for model in models) == 2
     for model in models:
         model.close()
 

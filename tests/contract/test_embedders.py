@@ -43,8 +43,7 @@ def vectors(embedder):
 
 
 def test_rows_are_float32_of_length_one_and_none_for_no_texts(embedder, vectors):
-    assert vectors.dtype == np.float32
-    assert vectors.shape == (len(TEXTS), embedder.dimensions)
+    assert vectors.dtype == np.float32 and vectors.shape == (len(TEXTS), embedder.dimensions)
     assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
     assert embedder.embed([]).shape == (0, embedder.dimensions)
 

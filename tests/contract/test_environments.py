@@ -7,7 +7,8 @@ import random
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import nullcontext
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -137,13 +138,13 @@ class Scripted:
 SCRIPTS: dict[str, list[str]] = {}
 
 
-def run(tmp_path, scripts, environment, *overrides, tasks=None):
+def run(tmp_path, scripts, environment):
     SCRIPTS.clear()
     SCRIPTS.update(scripts)
     return rl.run(
         "tracker=none", "model=simulated", f"loop.max_attempts={max(map(len, scripts.values()))}", "workers=3",
-        "loop.stuck_after=null", "reflector=none", *overrides, quiet=True, run_root=tmp_path, actor=Scripted,
-        environment=environment, benchmark=tasks or [walk("a"), walk("b", has_trap=True), walk("c")],
+        "loop.stuck_after=null", "reflector=none", quiet=True, run_root=tmp_path, actor=Scripted,
+        environment=environment, benchmark=[walk("a"), walk("b", has_trap=True), walk("c")],
     )  # fmt: skip
 
 
@@ -192,7 +193,10 @@ def test_an_environment_without_an_attribute_does_not_start(tmp_path, monkeypatc
 
 
 def dying(how):
-    """The callable of a session that dies in its own way."""
+    """The callable of a session that dies in its own way, or hangs before there is one."""
+    if how.startswith("/"):
+        Path(how).write_text(str(os.getpid()))
+        time.sleep(60)
 
     def act(request):
         if request == "die":
@@ -202,25 +206,38 @@ def dying(how):
     return act
 
 
+@pytest.fixture
+def server():
+    own = Server((__name__,))
+    yield own
+    own.close()
+
+
 @pytest.mark.parametrize("how", ["kill", "exit", "hang"])
-def test_a_session_apart_dies_alone_and_knows_no_key(monkeypatch, how):
+def test_a_session_apart_dies_alone_and_knows_no_key(monkeypatch, server, how):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
-    with closing(Server(("json",))) as server:
-        first, other = (Connection(server, f"{__name__}:dying", {"how": how}, 3.0) for _ in range(2))
-        assert first.ask("go")[0] == "go"
-        assert first.ask("go")[1] != other.ask("go")[1] != os.getpid()
-        with pytest.raises(HarnessError, match="died" if how != "hang" else "no answer within 3 s"):
-            first.ask("die")
-        assert other.ask("on")[::2] == ["on", None]
-        other.close()
-        again = Connection(server, f"{__name__}:dying", {"how": how}, 3.0)
-        assert again.ask("on")[0] == "on"
-        again.close()
+    target, limit = f"{__name__}:dying", 1.0 if how == "hang" else 60.0
+    first, other = (Connection(server, target, {"how": how}, seconds) for seconds in (limit, 60.0))
+    assert first.ask("go")[0] == "go" and first.ask("go")[1] != other.ask("go")[1] != os.getpid()
+    with pytest.raises(HarnessError, match="died" if how != "hang" else "no answer within 1 s"):
+        first.ask("die")
+    assert other.ask("on")[::2] == ["on", None]
+    other.close()
+    again = Connection(server, target, {"how": how}, 60.0)
+    assert again.ask("on")[0] == "on"
+    again.close()
 
 
-def test_what_a_world_raises_in_its_process_is_named(textworlds):
-    problem = r"OSError: Unable to find game '/no/such/game.z8'"
-    with closing(Server(("json",))) as server, pytest.raises(HarnessError, match=problem):
+def test_a_session_that_hangs_in_its_start_is_killed(server, tmp_path):
+    with pytest.raises(HarnessError, match="no answer within 2 s"):
+        Connection(server, f"{__name__}:dying", {"how": str(tmp_path / "id")}, 2.0)
+    with pytest.raises(ProcessLookupError):
+        for _ in range(1000):
+            time.sleep(os.kill(int((tmp_path / "id").read_text()), 0) or 0.01)
+
+
+def test_what_a_world_raises_in_its_process_is_named(textworlds, server):
+    with pytest.raises(HarnessError, match=r"OSError: Unable to find game '/no/such/game.z8'"):
         Connection(server, f"{games.__name__}:Player", {"path": "/no/such/game.z8"}, 30.0)
 
 
@@ -228,18 +245,32 @@ def test_what_a_world_raises_in_its_process_is_named(textworlds):
 
 
 def test_a_seed_makes_the_same_games_and_another_seed_others(cache, monkeypatch, tmp_path):
-    first, other = (textworld(["custom-2"], n=1, seed=seed)[0] for seed in (0, 1))
+    first, other = (textworld(["custom-2", "cooking-1"], n=2, seed=seed) for seed in (0, 1))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert textworld(["custom-2"], n=1, seed=0)[0] == first
-    assert other.data["sha256"] != first.data["sha256"]
+    assert textworld(["custom-2", "cooking-1"], n=2, seed=0).tasks == first.tasks
+    assert not {task.data["sha256"] for task in first} & {task.data["sha256"] for task in other}
+
+
+@pytest.mark.parametrize(
+    ("seconds", "patience", "end"),
+    [(2.5, 600, nullcontext()), (600, 0.5, pytest.raises(HarnessError, match=r"imports took more than 0\.5 s"))],
+)
+def test_imports_have_a_limit_of_their_own_and_are_ended(textworlds, tmp_path, monkeypatch, seconds, patience, end):
+    (tmp_path / "slow.py").write_text(f"import time\ntime.sleep({seconds})")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(games, "server", lambda: Server((f"{games.__name__}:warm", "slow")))
+    monkeypatch.setattr("reflexion_lab.tasks.environments.server.PATIENCE", patience)
+    environment, (task, _) = games.TextWorld(seconds=2.0), textworlds[1]
+    with end:
+        assert Guarded(environment, task).observation.text == task.prompt
+    environment.close()
 
 
 def test_a_game_that_another_version_made_gives_no_verdict(textworlds):
     environment, (task, _) = textworlds
     other = replace(task, data={**task.data, "sha256": "0" * 64})
     (check,) = replayed(environment, other, task.canonical_solution, ("success",)).checks
-    assert check.outcome == "harness_error"
-    assert "expected 000000000000" in check.message
+    assert check.outcome == "harness_error" and "expected 000000000000" in check.message
 
 
 def test_no_action_reaches_another_session_or_is_two(textworlds, tmp_path, monkeypatch):
@@ -263,8 +294,7 @@ def test_observations_hold_no_banner_prompt_or_question_after_the_end(textworlds
     actions = task.canonical_solution.split("\n")
     texts = [session.observation.text, *(session.act(action).text for action in actions)]
     session.close()
-    assert texts[0] == task.prompt
-    assert "The End" in texts[-1]
+    assert texts[0] == task.prompt and "The End" in texts[-1]
     assert not any(mark in text for text in texts for mark in ("$$", ">", "RESTART"))
 
 

@@ -182,8 +182,7 @@ def test_a_cleared_store_is_empty_and_goes_on(store):
 def test_prune_judges_an_episode_by_its_newest_version(store):
     store.append([episode("old", timestamp=1.0), episode("renewed", timestamp=1.0)])
     store.append([episode("renewed", timestamp=50.0)])
-    assert store.prune(20.0) == 1
-    assert ids(store.read(Episode)) == ["renewed"]
+    assert store.prune(20.0) == 1 and ids(store.read(Episode)) == ["renewed"]
     store.append([episode("old")])
     assert ids(store.read(Episode)) == ["renewed", "old"]
 
@@ -307,8 +306,7 @@ def test_an_export_goes_into_any_store_without_loss(store, place_of, tmp_path, n
     assert dump(store, tmp_path / name) == expected
     for other in STORES:
         with closing(opened(place_of(other))) as copy:
-            assert load(copy, tmp_path / name) == expected
-            assert everything(copy) == everything(store)
+            assert load(copy, tmp_path / name) == expected and everything(copy) == everything(store)
 
 
 def start(place, name, count, batch, before=0):
@@ -355,6 +353,5 @@ def test_what_append_returned_from_outlives_kill_9(place):
         # First, since it waits for what a server still does on behalf of the dead.
         store.append([episode("after")])
         *kept, last = ids(store.read(Episode))
-        assert kept[: len(returned)] == returned
-        assert kept == [f"w-{n}" for n in range(len(kept))]
+        assert kept[: len(returned)] == returned and kept == [f"w-{n}" for n in range(len(kept))]
         assert last == "after"

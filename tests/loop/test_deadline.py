@@ -65,23 +65,22 @@ def test_a_hanging_actor_is_set_aside_by_name_and_the_others_end(tmp_path):
 
 
 class Timed:
-    """An actor that takes 0.1 s and states `usage`."""
+    """An actor that takes 0.1 s or more and states `usage`."""
 
     def act(self, task: Task, recollection: Recollection) -> Trajectory:
         time.sleep(0.1)
         return Trajectory(solution="", strategy="timed", usage=self.usage)
 
 
-@pytest.mark.parametrize(("stated", "counted"), [(0.0, pytest.approx(0.1, abs=0.09)), (7.0, 7.0)])
-def test_wall_time_counts_where_a_part_states_none(stated, counted):
+@pytest.mark.parametrize(("stated", "least", "most"), [(0.0, 0.1, 60), (700.0, 700, 700)])
+def test_wall_time_counts_where_a_part_states_none(stated, least, most):
     part = Timed()
     part.usage = Usage(calls=1, seconds=stated)
-    assert Budgeted(part, "act", 5).act(TASK, Recollection()).usage.seconds == counted
+    assert least <= Budgeted(part, "act", 60).act(TASK, Recollection()).usage.seconds <= most
 
 
 def test_parts_of_the_lab_are_bounded_by_their_model_alone(tmp_path):
     lab = assemble(compose(*CHEAP, f"run_root={tmp_path}", "actor=single_shot"))
     loop = lab.runner.loop()
     lab.close()
-    assert not isinstance(loop.actor, Budgeted)
-    assert not isinstance(loop.evaluator, Budgeted)
+    assert not isinstance(loop.actor, Budgeted) and not isinstance(loop.evaluator, Budgeted)

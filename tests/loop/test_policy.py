@@ -87,8 +87,7 @@ def test_tree_search_is_uct(children):
 
 def test_paths_begin_with_a_fresh_draw():
     history = grown(RepairTree(programs=2, repairs=2), [0] * 6)
-    assert [each.number for each in path_to(5, history)] == [2, 5]
-    assert path_to(0, history) == []
+    assert [each.number for each in path_to(5, history)] == [2, 5] and path_to(0, history) == []
     with pytest.raises(
         ConfigError, match="policy: got attempt 9 as a parent, expected the number of an earlier attempt"
     ):
@@ -96,8 +95,7 @@ def test_paths_begin_with_a_fresh_draw():
     with pytest.raises(ConfigError, match="policy: got attempt 2 as a parent"):  # a damaged record leads in a circle
         path_to(5, [history[0], replace(history[1], parent=5), *history[2:]])
     assert [before and before.number for before, _ in pairs(history)] == [None, None, 1, 1, 2, 2]
-    assert is_tree(history)
-    assert not is_tree(grown(Chain(), [0] * 5))
+    assert is_tree(history) and not is_tree(grown(Chain(), [0] * 5))
 
 
 def test_older_records_without_a_parent_are_a_chain():

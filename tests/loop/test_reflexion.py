@@ -35,12 +35,10 @@ def test_words_carry_over_and_the_second_attempt_passes(model, sandbox, task):
     attempts = list(loop(model, sandbox).attempts(task.public))
     assert [attempt.evaluation.passed for attempt in attempts] == [False, True]
     assert attempts[0].reflection.what_to_change == "multiply by two"
-    assert attempts[-1].stop_reason == "passed"
-    assert attempts[1].delta.is_improvement
+    assert attempts[-1].stop_reason == "passed" and attempts[1].delta.is_improvement
     assert attempts[1].delta.error_count_change == -len(attempts[0].evaluation.failures) < 0
     retry = attempts[1].trajectory.messages[-1].content
-    assert "Earlier attempts" in retry
-    assert "multiply by two" in retry
+    assert "Earlier attempts" in retry and "multiply by two" in retry
     assert attempts[1].trajectory.messages in [tuple(received) for received in model.received]
     assert attempts[1].recalled == ("ep-own/double-1",)
     read = " ".join(message.content for messages in model.received for message in messages)
@@ -82,8 +80,7 @@ def test_a_broken_harness_and_a_task_without_visible_tests_end_the_loop_without_
     assert len(model.received) == 1
     bare = type(task)(task_id="t", prompt=task.prompt, entry_point="double")
     (attempt,) = loop(model, sandbox).attempts(bare)
-    assert attempt.stop_reason == "no_feedback"
-    assert attempt.reflection is None
+    assert attempt.stop_reason == "no_feedback" and attempt.reflection is None
 
 
 @pytest.mark.parametrize(("rule", "reason"), [(Budget(calls=2), "budget"), (TimeOut(300), "timeout")])
@@ -96,8 +93,7 @@ def test_what_reflecting_used_up_is_not_there_for_another_attempt(sandbox, task,
     attempts = loop(model, sandbox, reflector=reflector)
     attempts.stop = FirstOf(MaxAttempts(3), rule)
     (attempt,) = attempts.attempts(task.public)
-    assert attempt.stop_reason == reason
-    assert attempt.reflection is not None
+    assert attempt.stop_reason == reason and attempt.reflection is not None
 
 
 def test_what_breaks_names_stage_task_and_attempt(sandbox, task):

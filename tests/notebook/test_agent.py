@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 from model_server import ModelServer
@@ -169,13 +170,14 @@ def test_own_code_that_hangs_ends_the_loop_in_time(parts, outcomes, n_reflection
     assert len(mine.memory.by_session(result.session)) == 1
 
 
-def test_the_time_limit_is_of_the_whole_loop_and_an_override_wins_over_it():
-    def slow(task, recollection):
-        time.sleep(0.2)
-        return str(recollection.attempt)
-
-    result = agent(generate=slow, timeout=0.5, max_attempts=50).solve("x")
-    assert (result.stop_reason, 2 <= len(result.attempts) <= 3) == ("timeout", True)
+def test_the_time_limit_is_of_the_whole_loop_and_an_override_wins_over_it(monkeypatch):
+    now = [0.0]
+    clock = SimpleNamespace(monotonic=lambda: now[-1], strftime=time.strftime)
+    monkeypatch.setattr("reflexion_lab.notebook.agent.time", clock)
+    slow = agent(generate=lambda *_: now.append(now[-1] + 200) or str(len(now)), timeout=500, max_attempts=50)
+    result = slow.solve("x")
+    assert (result.stop_reason, len(result.attempts), result.seconds) == ("timeout", 3, 600)
+    monkeypatch.undo()
     slow = agent("loop.timeout=0.3", generate=lambda *_: time.sleep(1) or "2", timeout=60)
     assert slow.solve("Write minus two.").stop_reason == "timeout"
 

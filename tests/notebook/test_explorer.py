@@ -22,8 +22,7 @@ def test_filters_narrow_the_list_to_as_many_tasks_as_they_say(explorer):
         ("result", "not solved", ["t/2"]), ("attempts", 2, ["t/1", "t/10"]), ("text", " T/9 ", ["t/9"]),
     ):  # fmt: skip
         before, w.filters[name].value = w.filters[name].value, value
-        assert explorer.task_ids == left
-        assert left[0] in w.page.value
+        assert explorer.task_ids == left and left[0] in w.page.value
         w.filters[name].value = before
     for name, chooser in w.filters.items():
         for label, value in chooser.options[1:] if name != "text" else ():
@@ -31,8 +30,7 @@ def test_filters_narrow_the_list_to_as_many_tasks_as_they_say(explorer):
             assert label.endswith(f"({len(explorer.task_ids)})")
             chooser.value = chooser.options[0][1]
     w.filters["text"].value = "nothing like it"
-    assert explorer.task_ids == []
-    assert "No task fits" in w.page.value
+    assert explorer.task_ids == [] and "No task fits" in w.page.value
     w.filters["text"].value = ""
     assert len(explorer.task_ids) == 4
 
@@ -54,16 +52,14 @@ def test_what_models_wrote_and_tasks_are_called_is_no_markup(write_run):
     attempt = builders.attempt(task_id=evil, judged={"feedback": evil}, acted=acted)
     explorer = explore(write_run(attempts={evil: [attempt]}))
     for html in (explorer.widgets.page.value, explorer._repr_html_()):
-        assert "<script" not in html
-        assert "\u202e" not in html
+        assert "<script" not in html and "\u202e" not in html
         assert "&lt;script&gt;" in html
     assert "\u202e" not in repr(explorer)
 
 
 def test_the_heading_says_upper_bound_and_unfinished(write_run):
     bound = explore(write_run(LOOPS, feedback_source="oracle", name="bound"))
-    assert "UPPER BOUND, not pass@1" in bound.heading
-    assert "feedback source oracle" in bound.heading
+    assert "UPPER BOUND, not pass@1" in bound.heading and "feedback source oracle" in bound.heading
     unsealed = explore(write_run(LOOPS, sealed=False, name="unsealed"))
     assert [(task.result, task.strip) for task in unsealed.histories if task.task_id == "t/10"] == [("right", "?✓")]
     assert explore(write_run(LOOPS, n_expected=8)).heading.startswith("INCOMPLETE, 4 of 8 tasks ended: ")

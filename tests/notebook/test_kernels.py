@@ -181,8 +181,7 @@ def test_without_ipywidgets_progress_and_explorer_are_text(kernel):
     k.run("import sys; sys.modules['ipywidgets'] = None")
     k.run(BEGIN)
     text, _ = k.run("made = rl.run(common, 'model.seconds=0.05', 'run_root=r'); None")
-    assert "task" in text
-    assert "Traceback" not in text
+    assert "task" in text and "Traceback" not in text
     assert "Warning" not in text
     text, display = k.run("rl.explore(made)")
     assert "pip install 'reflexion_lab[notebooks]'" in "".join(display["text/plain"])
@@ -203,5 +202,4 @@ def test_plain_ipython_shows_text(tmp_path):
     )
     for part in ("pass@1 0.0 % [", "1 run", "Repairs and feedback errors", "8 not solved", "✗✗"):
         assert part in process.stdout, process.stdout
-    assert " object at 0x" not in process.stdout
-    assert "<div" not in process.stdout
+    assert " object at 0x" not in process.stdout and "<div" not in process.stdout

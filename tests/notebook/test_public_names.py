@@ -33,8 +33,7 @@ class Holder:
 
 
 def test_every_public_name_is_listed_documented_and_hidden_by_no_module():
-    assert len(rl.__all__) == 37
-    assert set(rl.__all__) <= set(dir(rl))
+    assert len(rl.__all__) == 37 and set(rl.__all__) <= set(dir(rl))
     for name in rl.__all__:
         assert getattr(rl, name).__doc__, name
     with pytest.raises(AttributeError, match="no attribute 'compair'; it has Archive, Combined, EpisodeBuffer"):

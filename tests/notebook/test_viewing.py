@@ -114,8 +114,7 @@ def test_hostile_text_stays_text(task):
     )
     views_of_all += view(replace(task, prompt=HOSTILE, task_id=HOSTILE, tags=(HOSTILE,), visible_tests=(HOSTILE,)))
     read = Reader(views_of_all)
-    assert read.tags <= TAGS
-    assert read.attributes <= {"style", "open", "class", "title"}
+    assert read.tags <= TAGS and read.attributes <= {"style", "open", "class", "title"}
     assert read.text.count(HOSTILE) > 70
 
 
@@ -123,15 +122,13 @@ def test_hostile_text_stays_text(task):
 def test_what_no_eye_can_see_is_spelt_out(unseen):
     spelt = unseen.encode("unicode_escape").decode()
     read = Reader(view(attempt(solution=f"x = 1{unseen}", output=f"x{unseen}", reply=unseen)))
-    assert unseen not in read.text
-    assert read.text.count(spelt) == 3
+    assert unseen not in read.text and read.text.count(spelt) == 3
     read.text.encode()
 
 
 def test_a_task_view_holds_no_secret(task):
     read = Reader(view(task))
-    assert "assert double(2) == 4" in read.text
-    assert "-6" not in read.text
+    assert "assert double(2) == 4" in read.text and "-6" not in read.text
     assert task.canonical_solution.strip() not in read.text
 
 
@@ -144,22 +141,19 @@ def test_a_program_has_the_line_numbers_that_errors_name_and_a_missing_one_is_na
     for before in (None, attempt(1), attempt(1, "")):
         assert "none in the reply" in Reader(view(attempt(2, ""), before=before)).words
     read = Reader(view(PASSED, before=attempt(1, "")))
-    assert "return x + 1" in read.inside["pre"][0]
-    assert "against" not in read.words
+    assert "return x + 1" in read.inside["pre"][0] and "against" not in read.words
 
 
 def test_a_retry_is_shown_as_its_difference():
     read = Reader(view(PASSED, before=attempt()))
     lines = read.inside["pre"][0].splitlines()
     assert [" ".join(line.split()) for line in lines] == ["1 1 def f(x):", "2 − return x", "2 + return x + 1"]
-    assert read.inside["mark"] == [" + 1"]
-    assert "diff to attempt 1: −1 +1 lines" in read.words
+    assert read.inside["mark"] == [" + 1"] and "diff to attempt 1: −1 +1 lines" in read.words
     assert "reward 1.00 (+1.00)" in read.words
     unlike = attempt(2, "def f(x):\n    yield from map(str, range(9))\n")
     assert Reader(view(unlike, before=attempt())).inside["mark"] == []
     same = Reader(view(attempt(2), before=attempt(1)))
-    assert "same as attempt 1" in same.words
-    assert "return x" in same.text
+    assert "same as attempt 1" in same.words and "return x" in same.text
 
 
 def checked(outcome, message="", **fields):
@@ -229,8 +223,7 @@ def test_a_loop_as_strip_and_as_history():
     assert "Attempt 2 submitted feedback ✓ passed 1 of 1 right hidden ✗ timed out 3 of 9 right" in read.words
     assert repr(strip) == "a loop: failed, 0 of 1 right → passed, 1 of 1 right; submitted 2"
     history = Reader(view([attempt(), PASSED, replace(PASSED, number=3, parent=2)])).words
-    assert "diff to attempt 1" in history
-    assert "same as attempt 2" in history
+    assert "diff to attempt 1" in history and "same as attempt 2" in history
 
 
 def test_every_turn_is_there_and_only_the_last_two_are_unfolded():
@@ -281,8 +274,7 @@ def test_a_critique_stands_with_its_draft_and_its_improvement():
     assert "Critique llm+lint critic 8 + 9 tokens Severity 0.75 Issues no loop no return" in read.words
     assert "Suggestions add both Score 0.25 Trusted 0.50" in read.words
     received = "Model input as a critic: user, 8 characters judge it Reply of the critic my verdict"
-    assert received in read.words
-    assert read.words.count("critic 8 + 9 tokens") == 2
+    assert received in read.words and read.words.count("critic 8 + 9 tokens") == 2
 
 
 def test_an_attempt_says_its_model_its_end_and_what_did_not_fit():
@@ -312,8 +304,7 @@ def test_reflections_stand_side_by_side_and_a_control_is_none():
     control = words("control:generic", text="its first words", confidence_source="none")
     alone = Reader(view(attempt(reflection=control))).words
     assert "Control instead of a reflection control:generic" in alone
-    assert "written by the model" not in alone
-    assert "Confidence" not in alone
+    assert "written by the model" not in alone and "Confidence" not in alone
     history = view({"the model": words(), "a control": control, "nobody": None})
     read = Reader(history)
     assert "the model Reflection written by the model" in read.words
@@ -340,8 +331,7 @@ def test_stepping_by_hand_is_what_the_loop_does(tmp_path):
     loop = parts.loop()
     by_step = loop.actor.act(task.public, loop.memory.recall(task.public))
     first, second = parts.loop().attempts(task.public)
-    assert by_step.solution == first.trajectory.solution
-    assert first.reflection.what_to_change == "c"
+    assert by_step.solution == first.trajectory.solution and first.reflection.what_to_change == "c"
     assert second.trajectory.reply == "another try"
     assert parts.judge.grade(task, second.number, second.trajectory.solution).checks_total == len(task.hidden_tests)
     assert not list(tmp_path.glob("**/manifest.json"))
@@ -379,5 +369,4 @@ def test_a_line_of_text_holds_nothing_that_a_terminal_obeys(write_run, task):
     things = (evil_attempt, [evil_attempt], {evil: [evil_attempt]}, {evil: words()}, replace(task, task_id=evil))
     items = [view(thing) for thing in things]
     for text in map(repr, [*items, view(run, task=evil)]):
-        assert not {"\x1b", "\u202e"} & set(text)
-        assert "t/\\x1b[31m\\u202e" in text
+        assert not {"\x1b", "\u202e"} & set(text) and "t/\\x1b[31m\\u202e" in text

@@ -30,6 +30,7 @@ class ALFWorld:
         self.max_steps = max_steps
         self.seconds = seconds
         self._server = server()
+        self.ready = self._server.ready
 
     def start(self, task: Task) -> Play:
         """Raises HarnessError: the file of the game is not there, or is another one."""
@@ -49,7 +50,7 @@ def server() -> Server:
     for module, package in NEEDED.items():
         if find_spec(module) is None:
             raise ConfigError("environment", f"{package}, which is not installed", "ALFWorld with its data", HOW)
-    return Server(("alfworld.agents.environment.alfred_tw_env",))
+    return Server(("alfworld.agents.environment.alfred_tw_env", __name__))
 
 
 def played(own: Server, path: Path, seconds: float) -> Play:

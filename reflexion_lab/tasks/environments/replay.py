@@ -36,6 +36,9 @@ class Guarded:
     """
 
     def __init__(self, environment: Environment, task: Task) -> None:
+        self._seconds: float | None = None  # what sessions share may take longer than an action
+        if ready := getattr(environment, "ready", None):
+            self._call("ready", ready)
         self._seconds = environment.seconds
         self._session: Session = self._call("start", lambda: environment.start(task))
         self.observation = self._observed("observe", lambda: self._session.observe())  # noqa: PLW0108 (it may lack it)

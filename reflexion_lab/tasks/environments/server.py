@@ -1,8 +1,8 @@
 """A process that forks a child for each session, so that one that hangs or dies ends no other.
 
-The server imports the libraries of the environments once. A session is one connection of lines of JSON: the first names
-`module:function` and its values, and gets the child's process id; each later one is an action. The child answers with
-`{"value": ...}` or `{"problem": ...}`. The environment variables of the lab, and so its keys, are not passed on.
+The server imports the libraries of the environments once. A session is one connection: its child sends its process id,
+then answers lines of JSON with `{"value": ...}` or `{"problem": ...}`. The first line names `module:function` and its
+values; each later one is an action. The environment variables of the lab, and so its keys, are not passed on.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import os
 import select
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -25,6 +26,9 @@ from reflexion_lab.errors import HarnessError
 
 PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "XDG_CACHE_HOME", "VIRTUAL_ENV", "ALFWORLD_DATA")
 """Environment variables that a world may need."""
+PATIENCE = 600.0
+"""Seconds for the imports of a server: minutes on a loaded machine or a slow disk."""
+ID = struct.Struct("q")
 
 
 class Server:
@@ -38,18 +42,24 @@ class Server:
         self._process: subprocess.Popen[bytes] | None = None
         self._place = ""
 
-    def connect(self) -> socket.socket:
-        """A connection to a new child. Raises HarnessError: the process does not start."""
+    def connect(self) -> tuple[socket.socket, int]:
+        """A connection to a new child, and its process id. Waits for the imports. Raises HarnessError: they failed."""
         with self._lock:
             if self._process is None or self._process.poll() is not None:
                 self._start()
-            connection = socket.socket(socket.AF_UNIX)
-            try:
-                connection.connect(self._place)
-            except OSError as problem:
-                connection.close()
-                raise HarnessError(f"environment: its server cannot be reached ({problem})") from problem
-            return connection
+        connection = socket.socket(socket.AF_UNIX)
+        try:
+            connection.connect(self._place)
+            connection.settimeout(PATIENCE)
+            return connection, ID.unpack(connection.recv(ID.size))[0]
+        except (OSError, struct.error) as problem:
+            connection.close()
+            late = f"died, or its imports took more than {PATIENCE:g} s"
+            raise HarnessError(f"environment: its server {late} ({problem})") from problem
+
+    def ready(self) -> None:
+        """Wait for the imports. Raises HarnessError: they failed."""
+        self.connect()[0].close()
 
     def _start(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="reflexion-lab-worlds-")
@@ -58,19 +68,22 @@ class Server:
         listener.bind(self._place)
         listener.listen(128)
         environ = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
-        environ |= {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        environ |= {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OMP_NUM_THREADS": "1"}
+        environ |= {"PYTHONHASHSEED": "0"}  # the order of sets is in some games
         command = [sys.executable, "-m", __name__, str(listener.fileno()), *self.modules]
         with listener:
             self._process = subprocess.Popen(
-                command, pass_fds=[listener.fileno()], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=environ
-            )
+                command, pass_fds=[listener.fileno()], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=environ,
+                process_group=0,
+            )  # fmt: skip
 
     def close(self) -> None:
         """End the server and its sessions."""
         with self._lock:
-            if self._process and self._process.stdin:
-                self._process.stdin.close()
-                self._process.wait(10)
+            if self._process:
+                with contextlib.suppress(OSError):  # no process is left of the group
+                    os.killpg(self._process.pid, signal.SIGKILL)
+                self._process.communicate()
                 self._process = None
                 self._folder.cleanup()
 
@@ -80,10 +93,9 @@ class Connection:
 
     def __init__(self, server: Server, target: str, values: dict[str, Any], seconds: float) -> None:
         self._seconds = seconds
-        self._socket = server.connect()
+        self._socket, self._pid = server.connect()
         self._file = self._socket.makefile("rwb")
-        self._pid = 0
-        self._pid = self.ask({"target": target, "values": values})
+        self.ask({"target": target, "values": values})
 
     def ask(self, request: Any) -> Any:
         """The answer to a request. Raises HarnessError: the child failed, died, or took too long and was killed."""
@@ -105,7 +117,7 @@ class Connection:
         if "problem" in answer:
             self.close()
             raise HarnessError(f"environment: {answer['problem']}")
-        return answer["value"]
+        return answer.get("value")
 
     def close(self) -> None:
         """End the child, whatever it does."""
@@ -138,6 +150,7 @@ def serve(listener: socket.socket) -> None:
 
 def answer(connection: socket.socket) -> None:
     """Serve one session: its first line makes the callable that answers the others."""
+    connection.sendall(ID.pack(os.getpid()))
     with connection.makefile("rwb") as file:
         act = None
         for line in file:
@@ -146,10 +159,9 @@ def answer(connection: socket.socket) -> None:
                 if act is None:
                     module, _, name = request["target"].partition(":")
                     act = getattr(import_module(module), name)(**request["values"])
-                    value = os.getpid()
+                    text = "{}"
                 else:
-                    value = act(request)
-                text = json.dumps({"value": value})
+                    text = json.dumps({"value": act(request)})
             except Exception as problem:
                 text = json.dumps({"problem": f"{type(problem).__name__}: {problem}"[:500]})
             file.write(text.encode() + b"\n")
@@ -157,7 +169,6 @@ def answer(connection: socket.socket) -> None:
 
 
 if __name__ == "__main__":
-    os.setpgrp()
     for name in sys.argv[2:]:
         module, _, function = name.partition(":")
         loaded = import_module(module)

@@ -60,6 +60,7 @@ class TextWorld:
         self.max_steps = max_steps
         self.seconds = seconds
         self._server = server()
+        self.ready = self._server.ready
 
     def start(self, task: Task) -> Play:
         """Raises HarnessError: the game cannot be made, or another version of TextWorld makes another one."""
@@ -176,10 +177,10 @@ def _compiled(family: str, level: int, options: Any) -> str:
 
 
 def warm() -> None:
-    """Load what every session needs, before the server forks one."""
+    """Load what every session needs, before the server forks one. The library keeps what it parsed."""
     from textworld.generator.data import KnowledgeBase
 
-    KnowledgeBase.default()
+    KnowledgeBase.deserialize(KnowledgeBase.default().serialize())
 
 
 class Player:
