@@ -114,6 +114,9 @@ def test_a_vote_counts_answers_as_the_rules_compare_them():
     for none in ("", failed):
         assert voted(TASKS[0], none, none, "x").solution == "x", "no answer is no answer's vote"
     assert SelfConsistency().evaluate(number, voted(number, failed, failed, "5")).outcome == "no_tests"
+    task = replace(TASKS[0], visible_tests=TASKS[0].hidden_tests)
+    best = Candidates(Says(failed, "x"), make_unjudged(), 2, "best").act(task, Recollection())
+    assert best.solution == "x", "a failed world is no answer"
     verdict = SelfConsistency(0.6).evaluate(number, voted(number, "4", "5", "5.0"))
     assert (verdict.passed, round(verdict.reward, 2)) == (True, 0.67)
     verdict = SelfConsistency(0.7).evaluate(number, voted(number, "4", "5", "5.0"))

@@ -57,7 +57,8 @@ class Candidates:
         elif self.rule == "first" and ended == "passed":
             choice = len(verdicts) - 1
         else:
-            choice = max(range(len(verdicts)), key=lambda number: verdicts[number].rank)
+            ranks = [(FAILED not in each.solution, v.rank) for each, v in zip(candidates, verdicts, strict=True)]
+            choice = ranks.index(max(ranks))
         # The evaluation of the attempt counts the seconds of the submitted candidate.
         verdicts[choice] = replace(verdicts[choice], seconds=0.0)
         steps: list[Step] = []

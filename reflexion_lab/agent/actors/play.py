@@ -29,11 +29,11 @@ from reflexion_lab.text.prompts.render import Prompts, max_prompt_tokens
 from reflexion_lab.text.replies.extract import without_thoughts, without_tokens
 from reflexion_lab.text.shorten import cut, estimated
 
-ACTION = re.compile(r"^[\s*_#>-]*action(?:[ \t]+\d+)?[*_ \t]*:[*_ \t]*(\S.*)$", re.IGNORECASE | re.MULTILINE)
-INLINE = re.compile(r"\b(?:Action|ACTION)[ ]?:[*_ \t]*(\S.*)$", re.MULTILINE)
+ACTION = re.compile(r"^[ \t*_#>-]*action(?:[ \t]+\d+)?[*_ \t]*:[*_ \t]*(\S.*)$", re.IGNORECASE | re.MULTILINE)
+INLINE = re.compile(r"(?:\b(?:Action|ACTION)|(?<=[.!?] )action)[ ]?:[*_ \t]*(\S.*)$", re.MULTILINE)
 """An action behind its thought, on one line."""
 THOUGHT = re.compile(r"^[\s*_#>-]*thought(?:[ \t]+\d+)?[*_ \t]*:[*_ \t]*", re.IGNORECASE)
-OBSERVATION = re.compile(r"^[\s*_#>-]*observation(?:[ \t]+\d+)?[*_ \t]*:", re.IGNORECASE | re.MULTILINE)
+OBSERVATION = re.compile(r"^[ \t*_#>-]*observation(?:[ \t]+\d+)?[*_ \t]*:", re.IGNORECASE | re.MULTILINE)
 """Where a reply invents what the environment shows."""
 CALL = re.compile(r"^[ \t>`*-]*[A-Za-z]+\[[^\n]*\][ \t.`*]*$", re.MULTILINE)
 """An action with a value, alone on a line."""
@@ -52,8 +52,9 @@ class Play:
 
     The solution is the actions that were taken, one a line; of a question, the answer with which the play ended.
     `max_observation`: largest length of an observation in characters, 80 or more. `constrained`: where the environment
-    lists its actions, send a grammar that permits no other, for models that support grammars. Of a prompt that exceeds
-    the model's context, a quarter is left out, the oldest turns. An environment that fails once begins again there.
+    lists its actions, send a grammar that permits no other, for models that support grammars. The oldest turns
+    that exceed the model's context are left out, with up to a quarter of the others. An environment that fails once
+    begins again there.
     """
 
     kinds = ("actions", "answer")
@@ -107,7 +108,6 @@ class _Work:
         self.observation = Observation(text="")
         self.actions: list[str] = []
         self.turns: list[Turn] = []
-        self.n_dropped = 0
         self.steps: list[Step] = []
         self.completions: list[Completion] = []
 
@@ -202,14 +202,13 @@ class _Work:
 
     def messages(self) -> tuple[Message, ...]:
         """The prompt of the next turn, without the oldest turns where it would exceed the model's context."""
-        for n_dropped in range(self.n_dropped, len(self.turns) + 1):
+        for n_dropped in range(len(self.turns) + 1):
             messages = self.laid_out(n_dropped)
             size = sum(estimated(message.content) + PER_MESSAGE for message in messages)
-            share = 1 if n_dropped in (self.n_dropped, len(self.turns) - 1) else 0.75  # servers keep how prompts begin
-            if self.limit is None or size <= self.limit * share:
+            if self.limit is None or size <= self.limit:
                 break
-        self.n_dropped = n_dropped
-        return messages
+        step = max(1, (len(self.turns) - n_dropped) // 4)  # so that prompts begin alike, which servers keep
+        return self.laid_out(-(-n_dropped // step) * step)
 
     def laid_out(self, n_dropped: int) -> tuple[Message, ...]:
         head = self.head + f"\n\n({n_dropped} of your earlier turns are left out.)" * bool(n_dropped)

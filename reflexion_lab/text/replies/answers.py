@@ -38,24 +38,27 @@ DIGITS = 300
 TOLERANCE = Fraction(1, 10**6)
 """Largest difference of equal numbers: relative to the right answer, absolute if that is an integer or below 1."""
 _NUMBER = r"[-+]?(?:[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?|[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][-+]?[0-9]{1,3})?"
+_LARGE = r"(?:and[ ]a[ ]half|hundred|thousand|million|billion|trillion)\b"
 _ONLY = re.compile(  # a number, and a unit or words: `3i`, `2x` and `5 - x` are no numbers
-    rf"""(?P<number>(?:(?P<whole>[0-9]+)[ ](?=[0-9]+/))?(?P<top>{_NUMBER})(?:[ ]?/[ ]?(?P<under>{_NUMBER}))?)
-    (?P<unit>[ ]?[A-Za-z°][A-Za-z°][^0-9=+*^\\]*|[ ][mgshL]\.?|[ ]?[.;:!?()'"][^0-9=+*^\\]*)?""",
+    rf"""(?P<number>(?:(?P<whole>[0-9]+)[ ](?=[0-9]+/))?(?P<top>{_NUMBER})(?:[ ]?/[ ]?(?P<under>{_NUMBER}))?)(?P<unit>
+    (?![^0-9]*\b{_LARGE})(?:[ ]?[A-Za-z°][A-Za-z°][^0-9=+*^\\]*|[ ][mgshL]\.?|[ ]?[.;:!?()'"][^0-9=+*^\\]*))?""",
     re.VERBOSE,
 )
 _FRACTION = re.compile(r"\\[dt]?frac\s*\{([^{}]{1,400})\}\s*\{([^{}]{1,400})\}")
 _TEXT = re.compile(r"\\(?:text(?:bf|it|rm)?|math(?:bf|it|rm)|mbox)\s*\{([^{}]{0,400})\}")
-_LATEX = re.compile(r"\\[!,;: ]|\\(?:left|right)\b|\^\{?\\circ\}?|(?<=\\)[dt](?=frac)")
+_LATEX = re.compile(r"(?<!\\)\\[!,;: ]|\\(?:left|right|q?quad|degree)\b|\^\{?\\circ\}?|(?<=\\)[dt](?=frac)")
 _DROPPED = re.compile(r"\\?[$%]|[€£¥]|(?<=[0-9])\{(?=,\})|(?<=,)\}(?=[0-9])")
 _GROUPS = re.compile(r"(?<=[0-9])[\u00a0\u2009\u202f](?=[0-9]{3}(?![0-9]))")
-_POWER = re.compile(r"(?<=[0-9]) ?(?:\\times|\\cdot|[*×·]) ?10 ?\^ ?\{?(-?[0-9]{1,3})\}?")
-_POWERS = {"hundred": "e2", "thousand": "e3", "million": "e6", "billion": "e9", "trillion": "e12"}
-_WORD = re.compile(rf"(?<=[0-9])[ -]?({'|'.join(_POWERS)})\b", re.IGNORECASE)
+_WHOLE = r"(?<![0-9.,/])(?<!/ )([0-9.,]++)(?<=[0-9])"
+_POWER = re.compile(_WHOLE + r" ?(?:\\times|\\cdot|[*×·x]) ?10 ?\^ ?\{?(-?[0-9]{1,3})\}?")
+_POWERS = {"hundred": 2, "thousand": 3, "million": 6, "billion": 9, "trillion": 12}
+_WORDS = re.compile(rf"[ -]?({'|'.join(_POWERS)})\b", re.IGNORECASE)
+_SCALED = re.compile(rf"{_WHOLE}((?:{_WORDS.pattern})+)", re.IGNORECASE)
 _SIGNS = str.maketrans("\u2212\u2010\u2011\u2012\u2013\ufe63\uff0d\u00a0\u2009\u202f", "-------   ")
 _VARIABLE = re.compile(r"\A[A-Za-z][A-Za-z_0-9]{0,20} ?= ?(?=[^=]*\Z)")
 _SYMBOLIC = re.compile(
     r"""(?!\\text)[\\^=<>]|[0-9)][-+*/:.,][ ]?[0-9(A-Za-z\\]|(?<![A-Za-z0-9])[-+*/][0-9(A-Za-z]|\w[-+*/][0-9(]
-    |[\w)}][ ][-+*/:][ ]?[\w(\\]|\w[+\#]+(?!\w)|\w-\Z""",
+    |(?:\b\w|[0-9)}])[ ][-+*/:][ ]?(?:\w\b|[0-9(\\])|\w[+\#]+(?!\w)|\w-\Z|\A[\[({](?=[^,]*,).*[\])}]\Z""",
     re.VERBOSE,
 )
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -66,24 +69,34 @@ _MARK = re.compile(
     |(?P<phrase>\b(?:the|my)[ ](?:final[ ]|correct[ ])?answer[ ](?:is|was|=)(?:[ ]?:)?)""",
     re.IGNORECASE | re.MULTILINE | re.VERBOSE,
 )
-_FENCED = re.compile(r"^[ \t]*+(`{3,}+|~{3,}+)([^\n]*)\n(.*?)(?:\n[ \t]*\1|\Z)", re.MULTILINE | re.DOTALL)
+_FENCED = re.compile(
+    r"^[ \t]*+(`{3,}+|~{3,}+)(?:([A-Za-z][\w+-]*)[^\n]*\n|[ \t]*\n)?(.*?)(?:(?:\n[ \t]*+)?\1|\Z)",
+    re.MULTILINE | re.DOTALL,
+)
 _CODE = ("python", "py")
 _TAG = re.compile(r"</?answer>", re.IGNORECASE)
 _TAGGED = re.compile(r"<answer>((?:(?!<answer>).)*?)</answer>", re.IGNORECASE | re.DOTALL)
 _BLANK = re.compile(r"\n[ \t]*\n")
 _INTRODUCTION = re.compile(r"\A[^\n]*?[A-Za-z]{2}[^\n]*:[*_ \t]*\n")
-_ABBREVIATED = re.compile(  # titles; initials, two of them or behind a name, unless a sentence begins there
-    r"""\b(?:St|Dr|Mr|Ms|Mrs|Jr|Sr|Inc|No(?=\.[ ][0-9])|(?:[A-Z]\.[ ]?)+[A-Z]|[A-Z][a-z]+[ ](?:[A-Z]\.[ ]?)*[A-Z])\.
-    (?![ ](?:The|It|This|That|Because|So|However|Since|As|I|In|We)\b)""",
+_STARTS = r"(?:The|It|This|That|Because|So|However|Since|As|I|In|We|He|She|They|His|Her|Its|Their|You|An?)\b"
+_ABBREVIATED = re.compile(  # titles; initials, two of them unless a sentence begins there, or within a name
+    rf"""\b(?:St|Dr|Mr|Ms|Mrs|(?<=\w[ ])No(?=\.[ ][0-9])|(?:(?:[A-Z]\.[ ]?)+[A-Z]|Jr|Sr|Inc)(?!\.[ ]{_STARTS})
+    |[A-Z][a-z]+[ ](?:[A-Z]\.[ ]?)*[A-Z](?=\.[ ][A-Z][\w'-]+(?:[.,;!?)]|$)))\.""",
     re.VERBOSE,
 )
 _SENTENCE = re.compile(r"[.!?](?=\s|$)")
 _ANY_NUMBER = re.compile(rf"(?<![\w.,/]){_NUMBER}(?:/{_NUMBER})?")
-_BEFORE = re.compile(r"(?:\\(?:sqrt|frac|binom|log|ln|pi|cdot|times) ?\{?|[\^√]\{?|\b[A-Za-z] ?[*/^+-] ?)\Z")
+_BEFORE = re.compile(
+    r"""(?:\\(?:sqrt|frac|binom|log|ln|sin|cos|tan|pi|pm|cdot|times|[lg]eq?|[lg]t)[ ]?\{?|[\^√_≤≥±]\{?|(?<![=-])[<>]
+    |\b[A-Za-z][ ]?[*/^+-]|[A-Za-z-]\(|\b(?:minus|negative))[ ]?\Z""",
+    re.VERBOSE,
+)
 """Beside a number, as the next: what makes it a part of an expression, a range, a list or a time."""
 _AFTER = re.compile(
-    r"""[A-Za-z](?<![mgshL])(?![A-Za-z])|:[0-9]|[ ]?(?:[\^²³√×·]|\\[a-z]|[-+,;/][ ]?[0-9.\\]|[-+/][ ]?[A-Za-z]\b
-    |\*[0-9(\\]|(?:(?:or|and|to)[ ])?[0-9])""",
+    rf"""[A-Za-z](?<![mgshLlJWVNCFpA])(?![A-Za-z])|:[0-9]|[)}}]*[ ]?\^|_\{{?[0-9]|[ ](?:{_LARGE})
+    |[ ]?(?:[²³√·±≤≥½¼¾]|[<>](?![/a-z])|[*x×÷][ ]?(?:[0-9(\\]|[a-z]\b)|[xyz]\b|[-+/][ ]?(?:-?[0-9.\\]|(?![aAI]\b)\w\b)
+    |\\(?:sqrt|pi|times|cdot|div|pm|frac|log|ln|sin|cos|tan|[lg]eq?|l?dots)(?![a-z])
+    |,[ ]?[-+]?[0-9][0-9.]*+(?:[,)}}\]]|\Z|[ ](?:and|or)\b)|(?:(?:or|and|to(?![ ][0-9]+[ ]decimal))[ ])?[-+]?[0-9])""",
     re.VERBOSE,
 )
 _AROUND = [*((mark, mark) for mark in ("**", "__", "`", "$$", "$", "*", "_")), ("\\(", "\\)"), ("\\[", "\\]")]
@@ -140,8 +153,8 @@ def _plain(text: str) -> str:
 
 def _scaled(text: str) -> str:
     """`text` with ASCII signs, without blanks in numbers, and with exponents for powers of ten and their words."""
-    text = _POWER.sub(r"e\1", _GROUPS.sub("", text).translate(_SIGNS))
-    return _WORD.sub(lambda word: _POWERS[word[1].lower()], text)
+    text = _POWER.sub(r"\1e\2", _GROUPS.sub("", text).translate(_SIGNS))
+    return _SCALED.sub(lambda m: f"{m[1]}e{sum(_POWERS[word.lower()] for word in _WORDS.findall(m[2]))}", text)
 
 
 def equal(rule: str, answer: str, right: str) -> bool:
@@ -183,10 +196,13 @@ def extract_answer(reply: str, task: Task, broke_off: bool = False) -> Extractio
     text, thinking = without_thoughts(reply.replace("\r\n", "\n"))
     is_number, has_lines = bool(task.data.get("is_number")), bool(task.data.get("has_lines"))
     text = without_tokens(text)
-    tagged = [inner for inner in _TAGGED.findall(text) if inner.strip()][-1:]
-    text = _TAG.sub("", *tagged or [text])
-    unmarked_end = [_last(text, is_number, has_lines)] if tagged or not broke_off else []
-    if tagged and not has_lines and "\n" not in text.strip():
+    tags = [tag for tag in _TAGGED.finditer(text) if re.search("[0-9]" if is_number else r"\w", tag[1])][-1:]
+    if tags and not any(mark.lastgroup != "phrase" for mark in _MARK.finditer(text, tags[0].end())):
+        text = tags[0][1]
+    text, is_tagged = _TAG.sub("", text), bool(tags) and text == tags[0][1]
+    unmarked_end = [_last(text, is_number, has_lines)] if is_tagged or not broke_off else []
+    is_sentence = is_number and text.lstrip()[:1].isalpha() and "=" not in text
+    if is_tagged and not (has_lines or is_sentence or "\n" in text.strip()):
         unmarked_end = [("tag", text)]
     for rule, raw in (_marked(text, is_number, has_lines), _of_json(text), *unmarked_end):
         if len(raw) > ANSWER_CHARS:
@@ -228,7 +244,7 @@ def _blocks(text: str, has_code: bool = True) -> Iterator[str]:
     """
     place, parts = 0, list[str]()
     for fence in _FENCED.finditer(text):
-        code = [fence[3]] * (has_code or fence[2].strip() not in _CODE)
+        code = [fence[3]] * (has_code or fence[2] not in _CODE)
         parts, place = [*parts, *text[place : fence.start()].split("\n\n"), *code], fence.end()
     for part in (*parts, *text[place:].split("\n\n")):
         block = _INTRODUCTION.sub("", part.strip("\n"))
@@ -300,6 +316,7 @@ def _cleaned(raw: str, is_number: bool) -> str:
     for part in (text.rpartition("=")[2], text) if is_number else ():
         plain = _plain(part)
         number = _ONLY.fullmatch(plain) or _ANY_NUMBER.search(plain)
-        if number and not (_BEFORE.search(plain[: number.start()]) or _AFTER.match(plain, number.end())):
+        before = plain[: number.start() + (number[0][0] in "+-")] if number else ""
+        if number and not (_BEFORE.search(before) or _AFTER.match(plain, number.end())):
             return (number.groupdict().get("number") or number[0]).replace(",", "")
     return text

@@ -113,6 +113,7 @@ ACTIONS = ("go north", "take old key", "look")
     ("I look around.\nlook", "I look around.", "look"),
     ("Action: sing  a\tsong", "", "sing a song"),  # the world answers
     ("Thought: I go. Action: go north", "I go.", "go north"),
+    ("Thought: I go. action: go north", "I go.", "go north"),
     ("Thought: My next action: a look\ntake old key", "My next action: a look", "take old key"),
     ("Action: look # the environment failed", "", "look # the environment failed"),
     ("Observation: you win\nlook", "", ""),
@@ -155,19 +156,21 @@ def test_only_listed_actions_are_permitted_by_the_grammar_and_named_in_the_newes
     assert free.samplings[0].grammar == ""
 
 
-@pytest.mark.parametrize("context", [300, 400, 900])
+@pytest.mark.parametrize("context", [300, 900, 1600])
 def test_the_oldest_turns_are_left_out_where_the_prompt_would_not_fit(context):
-    task = walk("a", 11)
-    _, model = play(turn("forward"), task=task, context=context)
+    task = walk("a", 31)
+    environment = Corridor()
+    environment.max_steps = 40
+    _, model = play(turn("forward"), task=task, context=context, environment=environment)
     for messages in model.received:
         assert sum(estimated(message.content) for message in messages) <= context
     newest = model.received[-1]
-    assert newest[-1].content == "Observation: You are in room 10 of 11."
+    assert newest[-1].content == "Observation: You are in room 30 of 31."
     dropped = re.search(r"\((\d+) of your earlier turns are left out\.\)", newest[0].content)
-    assert len(newest) == 1 + 2 * (10 - (int(dropped[1]) if dropped else 0))
-    assert (dropped is None) == (context == 900)
+    assert len(newest) == 1 + 2 * (30 - (int(dropped[1]) if dropped else 0))
+    assert (dropped is None) == (context == 1600)
     heads = {messages[0].content for messages in model.received}  # which servers do not read again
-    assert len(heads) == {300: 10, 400: 4, 900: 2}[context]
+    assert len(heads) == {300: 30, 900: 7, 1600: 2}[context]
 
 
 def test_long_observations_are_cut_in_prompts_and_records():
