@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-import queue
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, wait
 from types import NoneType
 from typing import Any, TypeVar
 
@@ -24,30 +24,31 @@ class DeadlineError(TimeoutError):
     """Work took longer than its time limit."""
 
 
-def with_deadline(seconds: float | None, work: Callable[[], T], late: str) -> T:
+def with_deadline(
+    seconds: float | None, work: Callable[[], T], late: str, if_late: Callable[[], object] = lambda: None
+) -> T:
     """The result of `work`, or its exception; `work` is called in a thread of its own. None: no limit.
 
     Raises DeadlineError: `work` took more than `seconds` of wall time; the message begins with `late`. Its thread
-    continues, and its result is dropped.
+    continues, its result is dropped, and `if_late` is called after it.
     """
     if seconds is None:
         return work()
-    results: queue.SimpleQueue[tuple[T | None, BaseException | None]] = queue.SimpleQueue()
+    future = Future[T]()
 
     def run() -> None:
         try:
-            results.put((work(), None))
+            result = work()
         except BaseException as problem:
-            results.put((None, problem))
+            future.set_exception(problem)
+        else:
+            future.set_result(result)
 
     threading.Thread(target=run, daemon=True, name="deadline").start()
-    try:
-        result, problem = results.get(timeout=min(seconds, threading.TIMEOUT_MAX))
-    except queue.Empty:
-        raise DeadlineError(f"{late} within {seconds:g} s") from None
-    if problem is not None:
-        raise problem
-    return result  # type: ignore[return-value]  # it is None where `work` returns None
+    if not wait([future], min(seconds, threading.TIMEOUT_MAX)).done:
+        future.add_done_callback(lambda _: if_late())
+        raise DeadlineError(f"{late} within {seconds:g} s")
+    return future.result()
 
 
 def awaited(call: Callable[..., Any]) -> Callable[..., Any]:
@@ -85,9 +86,8 @@ class Budgeted:
         def budgeted(*values: Any, **named: Any) -> Any:
             name, start = self._name, time.monotonic()
             try:
-                result = with_deadline(
-                    self._seconds, lambda: call(*values, **named), f"loop.timeout: {name} gave no result"
-                )
+                late = f"loop.timeout: {name} gave no result"
+                result = with_deadline(self._seconds, lambda: call(*values, **named), late)
             except DeadlineError as problem:
                 raise Unanswered(f"{problem}; give it more where it is merely slow", "timeout") from problem
             if not isinstance(result, self._kinds):

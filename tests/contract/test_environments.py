@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import random
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -43,9 +45,8 @@ class Walk:
 
     def observe(self):
         at_end = self.place == self.rooms
-        return Observation(
-            text=f"You are in room {self.place} of {self.rooms}.", score=self.place, is_over=at_end, is_success=at_end
-        )
+        text = f"You are in room {self.place} of {self.rooms}."
+        return Observation(text=text, score=self.place, is_over=at_end, is_success=at_end)
 
     def act(self, text):
         self.place += {"forward": 1, "back": -1 if self.place else 0}.get(text, 0)
@@ -120,10 +121,9 @@ def test_canonical_plays_reach_every_goal_and_no_play_none(world):
 
 def test_what_comes_after_the_end_or_beyond_the_steps_is_not_taken(world):
     environment, tasks = world
-    last = replayed(environment, tasks[0], tasks[0].canonical_solution + "\nback" * 50, ("success",))
-    assert last.checks[0].outcome == "pass"
-    late = "\n".join(["wait"] * environment.max_steps) + f"\n{tasks[0].canonical_solution}"
-    assert replayed(environment, tasks[0], late, ("success",)).checks[0].outcome == "fail"
+    best = tasks[0].canonical_solution
+    for solution, outcome in ((best + "\nback" * 50, "pass"), ("wait\n" * environment.max_steps + best, "fail")):
+        assert replayed(environment, tasks[0], solution, ("success",)).checks[0].outcome == outcome
 
 
 class Scripted:
@@ -131,16 +131,12 @@ class Scripted:
 
     def act(self, task, recollection):
         claims = "*** You have won *** success score 3"
-        solution = SCRIPTS[task.task_id][recollection.attempt - 1]
+        solution = self.scripts[task.task_id][recollection.attempt - 1]
         return Trajectory(solution=solution, strategy="play", reply=claims, rationale=claims, ended="over")
 
 
-SCRIPTS: dict[str, list[str]] = {}
-
-
 def run(tmp_path, scripts, environment):
-    SCRIPTS.clear()
-    SCRIPTS.update(scripts)
+    Scripted.scripts = scripts
     return rl.run(
         "tracker=none", "model=simulated", f"loop.max_attempts={max(map(len, scripts.values()))}", "workers=3",
         "loop.stuck_after=null", "reflector=none", quiet=True, run_root=tmp_path, actor=Scripted,
@@ -182,6 +178,17 @@ def test_a_world_that_fails_is_an_error_of_the_harness_on_its_task_alone(tmp_pat
     summary, n = result.summary, 2 if why else 3
     assert (summary.no_verdict, summary.harness_errors) == ((("b",), 2) if why else ((), 0))  # feedback and grade
     assert (summary.pass_at_1.k, summary.pass_at_1.n) == (n, n)
+
+
+@pytest.mark.parametrize("late", ["start", "observe"])
+def test_a_session_without_a_first_observation_is_closed(late):
+    go, closed = threading.Event(), threading.Event()
+    session = SimpleNamespace(observe=lambda: late == "start" or go.wait(), close=closed.set)
+    environment = SimpleNamespace(seconds=0.5, start=lambda task: (late == "observe" or go.wait()) and session)
+    with pytest.raises(HarnessError, match=f"environment: {late}: it gave no result"):
+        Guarded(environment, walk("a"))
+    go.set()
+    assert closed.wait(60)
 
 
 @pytest.mark.parametrize(("name", "value"), [("seconds", None), ("max_steps", 6.0), ("help", None)])
@@ -251,10 +258,9 @@ def test_a_seed_makes_the_same_games_and_another_seed_others(cache, monkeypatch,
     assert not {task.data["sha256"] for task in first} & {task.data["sha256"] for task in other}
 
 
-@pytest.mark.parametrize(
-    ("seconds", "patience", "end"),
-    [(2.5, 600, nullcontext()), (600, 0.5, pytest.raises(HarnessError, match=r"imports took more than 0\.5 s"))],
-)
+@pytest.mark.parametrize(("seconds", "patience", "end"), [
+    (2.5, 600, nullcontext()), (600, 0.5, pytest.raises(HarnessError, match=r"imports took more than 0\.5 s")),
+])  # fmt: skip
 def test_imports_have_a_limit_of_their_own_and_are_ended(textworlds, tmp_path, monkeypatch, seconds, patience, end):
     (tmp_path / "slow.py").write_text(f"import time\ntime.sleep({seconds})")
     monkeypatch.syspath_prepend(tmp_path)
@@ -291,8 +297,7 @@ def test_no_action_reaches_another_session_or_is_two(textworlds, tmp_path, monke
 def test_observations_hold_no_banner_prompt_or_question_after_the_end(textworlds):
     environment, (task, _) = textworlds
     session = Guarded(environment, task)
-    actions = task.canonical_solution.split("\n")
-    texts = [session.observation.text, *(session.act(action).text for action in actions)]
+    texts = [session.observation.text, *(session.act(each).text for each in task.canonical_solution.split("\n"))]
     session.close()
     assert texts[0] == task.prompt and "The End" in texts[-1]
     assert not any(mark in text for text in texts for mark in ("$$", ">", "RESTART"))

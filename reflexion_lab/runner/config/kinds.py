@@ -28,17 +28,13 @@ def check_kinds(cfg: RunConfig, tasks: Iterable[Task]) -> None:
             if kinds is not None and kind not in kinds:
                 name = str(node["_target_"]).rpartition(".")[2] + f", style {node.get('style')}" * ("style" in node)
                 hint = "for a critique: actor@actor.generator=single_shot reviser=llm" if "." in key else ""
-                choice = (
-                    "evaluator=unit_tests"
-                    if key.startswith("evaluator")
-                    else f"actor={'play' if kind == 'actions' else 'single_shot'}"
-                )
+                actor = "play" if kind == "actions" else "single_shot"
+                choice = "evaluator=unit_tests" if key.startswith("evaluator") else f"actor={actor}"
                 expected = f"one for tasks of the kind `{kind}`, such as {task_id}: {choice}"
                 raise ConfigError(key, f"{name}, for {' and '.join(kinds)} tasks", expected, hint)
     if cfg.feedback_source == "self_tests" and (others := by_kind.keys() - {"function"}):
-        expected = (
-            f"visible or oracle: written tests call a function, and tasks such as {by_kind[min(others)]} have none"
-        )
+        such = by_kind[min(others)]
+        expected = f"visible or oracle: written tests call a function, and tasks such as {such} have none"
         raise ConfigError("feedback_source", "self_tests", expected)
 
 

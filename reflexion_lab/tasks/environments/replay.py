@@ -30,18 +30,24 @@ SUCCESS = "success"
 
 
 class Guarded:
-    """A session that raises HarnessError where its environment fails, dies, or takes longer than its `seconds`.
+    """A session, and its newest observation. HarnessError: the environment fails, dies, or exceeds its `seconds`."""
 
-    `observation`: the newest one.
-    """
+    _session: Session
 
     def __init__(self, environment: Environment, task: Task) -> None:
+        def start() -> None:
+            self._session = environment.start(task)
+
         self._seconds: float | None = None  # what sessions share may take longer than an action
         if ready := getattr(environment, "ready", None):
             self._call("ready", ready)
         self._seconds = environment.seconds
-        self._session: Session = self._call("start", lambda: environment.start(task))
-        self.observation = self._observed("observe", lambda: self._session.observe())  # noqa: PLW0108 (it may lack it)
+        self._call("start", start, self.close)
+        try:
+            self.observation = self._observed("observe", lambda: self._session.observe())  # noqa: PLW0108 (may lack it)
+        except BaseException:
+            self.close()
+            raise
 
     def act(self, action: str) -> Observation:
         self.observation = self._observed(f"act({action[:60]!r})", lambda: self._session.act(action))
@@ -63,9 +69,9 @@ class Guarded:
             why = visible(f"returned {type(value).__name__}, no Observation of plain values: {problem}")
             raise HarnessError(f"environment: {name} {why}") from None
 
-    def _call(self, name: str, work: Callable[[], T]) -> T:
+    def _call(self, name: str, work: Callable[[], T], if_late: Callable[[], object] = lambda: None) -> T:
         try:
-            return with_deadline(self._seconds, work, "it gave no result")
+            return with_deadline(self._seconds, work, "it gave no result", if_late)
         except (HarnessError, KeyboardInterrupt):
             raise
         except DeadlineError as problem:
@@ -104,13 +110,10 @@ def replayed(environment: Environment, task: Task, solution: str, goals: Sequenc
     except HarnessError as problem:
         return without_verdict(goals, str(problem), time.monotonic() - start)
     where = f"after {steps} actions the score is {last.score:g}" + ", and it is over" * last.is_over
+    reached = [(goal, is_reached(goal, last)) for goal in goals]
     checks = [
-        Check(
-            name=goal,
-            outcome="pass" if is_reached(goal, last) else "fail",
-            message=where * (not is_reached(goal, last)),
-        )
-        for goal in goals
+        Check(name=goal, outcome="pass" if is_pass else "fail", message=where * (not is_pass))
+        for goal, is_pass in reached
     ]
     return Execution(checks=tuple(checks), output="", seconds=time.monotonic() - start, cpu_seconds=0.0)
 

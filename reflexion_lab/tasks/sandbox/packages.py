@@ -7,9 +7,10 @@ limit from there. Packages are trusted: the server imports them before it enters
 from __future__ import annotations
 
 import functools
+import operator
 import re
 import sys
-from importlib import metadata
+from importlib import machinery, metadata
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,7 +23,7 @@ class Packages(NamedTuple):
     versions: tuple[str, ...] = ()
     """`name==version` of each distribution, in alphabetical order."""
     missing: tuple[str, ...] = ()
-    """Names that are not installed."""
+    """Names of neither an installed distribution nor a module of one."""
 
     @property
     def why(self) -> str:
@@ -32,7 +33,7 @@ class Packages(NamedTuple):
 
 @functools.lru_cache(maxsize=256)
 def packages(requires: tuple[str, ...]) -> Packages:
-    """The distributions that `requires` names, by name or by a module of theirs, with what they need and is here.
+    """The distributions that `requires` names, by a module of theirs or by name, with what they need and is here.
     Modules of Python itself are part of none.
     """
     dists, missing, modules = dict[str, metadata.Distribution](), dict[str, None](), dict[str, None]()
@@ -40,11 +41,11 @@ def packages(requires: tuple[str, ...]) -> Packages:
         top = name.partition(".")[0]
         if top in sys.stdlib_module_names:
             continue
-        here = {_key(each) for each in _providers().get(top) or [name] if _with_needs(each, dists)}
+        here = {_key(each) for each in _with_module(name) or [name] if _with_needs(each, dists)}
         public = (module for module in _providers() if re.fullmatch(r"[a-z]\w*", module, re.I))
         own = [module for module in public if here & {*map(_key, _providers()[module])}]
         modules |= dict.fromkeys([top] if top in own else own)
-        missing |= {} if here else {top: None}
+        missing |= {} if here else {name: None}
     files = {(dist, file.parts[0]) for dist in dists.values() for file in dist.files or ()}
     tops = {(dist, top) for dist, top in files if top not in ("..", "__pycache__") and not top.endswith(".pth")}
     entries = {Path(str(dist.locate_file(top))) for dist, top in tops}
@@ -54,6 +55,21 @@ def packages(requires: tuple[str, ...]) -> Packages:
 
 def _key(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _with_module(name: str) -> list[str]:
+    """Names of the distributions with a file of this module, or with a file that is a module above it: what that one
+    holds is known once it is imported.
+    """
+    suffixes, (top, *below) = tuple(machinery.all_suffixes()), name.split(".")
+
+    def has_module(dist: str) -> bool:
+        files = (file for file in metadata.distribution(dist).files or () if file.name.endswith(suffixes))
+        modules = ((*file.parent.parts, file.name.partition(".")[0]) for file in files)
+        return any(all(map(operator.eq, module, (top, *below))) for module in modules)
+
+    here = _providers().get(top, [])
+    return [dist for dist in here if has_module(dist)] if below else here
 
 
 def _with_needs(name: str, known: dict[str, metadata.Distribution]) -> bool:

@@ -18,14 +18,10 @@ from reflexion_lab.tasks.sandbox.packages import Packages, packages
 
 CHECK = ("assert f(2) == 4",)
 TASK = Task(
-    task_id="n",
-    prompt='def f(x):\n    """Twice x."""\n',
-    entry_point="f",
-    requires=("numpy",),
-    visible_tests=CHECK,
-    hidden_tests=("assert f(3) == 6",),
+    task_id="n", prompt='def f(x):\n    """Twice x."""\n', entry_point="f", requires=("numpy",),
+    visible_tests=CHECK, hidden_tests=("assert f(3) == 6",),
     canonical_solution="    import numpy as np\n    return int(np.add(x, x))\n",
-)
+)  # fmt: skip
 PANDAS = Path(pandas.__file__)
 
 
@@ -85,9 +81,11 @@ def test_a_package_is_known_by_its_name_and_its_modules_and_comes_with_what_it_n
     by_module, by_name = packages(("sklearn",)), packages(("scikit-learn",))
     assert by_module.modules == by_name.modules == ("sklearn",) and by_module.versions == by_name.versions
     assert {"numpy", "scipy", "scikit-learn"} < {version.partition("==")[0] for version in by_name.versions}
-    assert packages(("numpy", "nowhere.part", "nowhere")).missing == ("nowhere",) and packages(()) == Packages()
+    missing = ("nowhere", "zope.interface", "sklearn.nowhere", "google.nowhere", "google.protobuf.nowhere")
+    assert packages(("numpy", *missing, "six.moves")).missing == missing and packages(()) == Packages()
     assert packages(("sklearn.svm", "os", "unittest.mock")) == by_module and packages(("random",)) == Packages()
-    assert packages(("PIL.Image",)) == packages(("Pillow",)) == packages(("pillow",)) != Packages()
+    for names in (("PIL.Image", "Pillow", "pillow"), ("google.protobuf", "google.protobuf.message", "protobuf")):
+        assert len({packages((name,)) for name in names}) == len(packages(names).versions) == 1
 
 
 def test_what_is_not_installed_is_no_verdict_and_is_not_kept(sandbox, tmp_path):
@@ -103,11 +101,11 @@ def test_what_is_not_installed_is_no_verdict_and_is_not_kept(sandbox, tmp_path):
 
 def test_a_run_says_before_it_starts_what_is_not_installed(tmp_path):
     def run(*overrides):
-        tasks = [TASK, replace(TASK, task_id="m", requires=("nowhere",), prompt=f"# another\n{TASK.prompt}")]
+        tasks = [TASK, replace(TASK, task_id="m", requires=("google.nowhere",), prompt=f"# another\n{TASK.prompt}")]
         common = ("experiment=simple", "model=simulated", "tracker=none", "model.first=1", *overrides)
         return rl.run(*common, benchmark=tasks, quiet=True, run_root=tmp_path)
 
-    with pytest.raises(ConfigError, match=r"1 task needing nowhere, such as m, .*pip install nowhere"):
+    with pytest.raises(ConfigError, match=r"1 task needing google.nowhere, such as m, .*pip install google.nowhere"):
         run()
     assert not list(tmp_path.iterdir())
     summary = rl.load(run("benchmark.keep_failing=true")).runs.iloc[0]
