@@ -55,15 +55,15 @@ def test_the_configuration_is_that_of_the_document():
 
 
 class Slow:
-    """An evaluator that takes 0.6 s and states no seconds."""
+    """An evaluator that takes 1.5 s and states no seconds."""
 
     def evaluate(self, task, trajectory):
-        time.sleep(0.6)
+        time.sleep(1.5)
         return Evaluation(passed=False, outcome="fail", reward=0.0)
 
 
 def test_the_time_of_an_own_evaluator_ends_the_loop(tmp_path):
-    own = ("loop.timeout=1", "loop.max_attempts=9", "benchmark.load.n=1", f"run_root={tmp_path}")
+    own = ("loop.timeout=2.9", "loop.max_attempts=9", "benchmark.load.n=1", f"run_root={tmp_path}")
     run = rl.run(*SMALL, *own, evaluator=Slow, quiet=True)
     *_, last = run.attempts(*run.task_ids)
     assert (last.stop_reason, last.number) == ("timeout", 2)
