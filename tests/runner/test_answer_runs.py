@@ -110,6 +110,8 @@ def test_a_vote_counts_answers_as_the_rules_compare_them():
     number = replace(TASKS[0], data={"is_number": True})
     assert voted(number, "4", "$5.0", "5").solution == "$5.0"
     assert voted(TASKS[0], "the End", "x", "end!").solution == "the End"
+    options = replace(TASKS[0], data={"options": {"B": "Rome", "C": "Paris"}})
+    assert voted(options, "B", "C", "rome", "C) Paris", "Paris").solution == "C"
     failed = f"{FAILED}no such game"
     for none in ("", failed):
         assert voted(TASKS[0], none, none, "x").solution == "x", "no answer is no answer's vote"

@@ -68,6 +68,7 @@ def task(row: Fields) -> Task:
     if not question.strip():
         raise DataError("field $.question", "an empty text", "a question")
     more = {"is_symbolic": rule == "literal", "has_lines": "\n" in "".join(right), "passages": passages}
+    more |= {"options": options}
     listing = "".join(f"{label}) {text}\n" for label, text in options.items())
     return checked(
         Task(
@@ -113,7 +114,7 @@ def _right(answers: list[Any], options: dict[str, str]) -> list[str]:
         raise DataError("field $.answer", repr(answers)[:80], f"one of {', '.join(options)}, its number from 0 or text")
     [(label, text)] = chosen
     others = {exact(each) for pair in options.items() if pair[0] != label for each in pair}
-    return [label, *(form for form in (text, f"{label} {text}") if exact(form) not in others)]
+    return [label, *(form for form in (text, f"{label} {text}", f"option {label}") if exact(form) not in others)]
 
 
 def _passages(context: Any) -> list[list[Any]]:

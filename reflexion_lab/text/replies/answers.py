@@ -173,7 +173,10 @@ RULES = ("label", "boxed", "hashes", "tag", "phrase", "json", "last_number", "la
 
 
 def key(task: Task, answer: str) -> object:
-    """What answers that count as equal in a vote share: the number, else the words; "" without an answer."""
+    """What answers that count as equal in a vote share: the option, number or words; "" without an answer."""
+    for label, text in task.data.get("options", {}).items():
+        if exact(answer) in map(exact, (label, text, f"{label} {text}", f"option {label}")):
+            return label
     value = numeric(answer) if task.data.get("is_number") else None
     return (literal if task.data.get("is_symbolic") else exact)(answer) if value is None else value
 
