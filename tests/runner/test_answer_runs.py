@@ -18,6 +18,7 @@ from reflexion_lab.tasks.benchmarks.reasoning import reasoning
 from reflexion_lab.tasks.environments.replay import FAILED
 from reflexion_lab.tasks.evaluators.answers import SelfConsistency, check_of
 from reflexion_lab.tasks.evaluators.unit_tests import run_tests
+from reflexion_lab.text.replies.answers import key
 from tests import builders as make
 
 TASKS = [
@@ -110,6 +111,8 @@ def test_a_vote_counts_answers_as_the_rules_compare_them():
     number = replace(TASKS[0], data={"is_number": True})
     assert voted(number, "4", "$5.0", "5").solution == "$5.0"
     assert voted(TASKS[0], "the End", "x", "end!").solution == "the End"
+    assert voted(replace(TASKS[0], data={"options": ["x"]}), "x", "y", "y").solution == "y", "options of one's own"
+    assert key(replace(TASKS[0], data={"options": {"A": "B", "B": "A", "C": ""}}), "A") == "A"
     options = replace(TASKS[0], data={"options": {"B": "Rome", "C": "Paris"}})
     assert voted(options, "B", "C", "rome", "C) Paris", "Paris").solution == "C"
     failed = f"{FAILED}no such game"

@@ -108,6 +108,7 @@ class _Work:
         self.observation = Observation(text="")
         self.actions: list[str] = []
         self.turns: list[Turn] = []
+        self.n_dropped = 0
         self.steps: list[Step] = []
         self.completions: list[Completion] = []
 
@@ -207,8 +208,9 @@ class _Work:
             size = sum(estimated(message.content) + PER_MESSAGE for message in messages)
             if self.limit is None or size <= self.limit:
                 break
-        step = max(1, (len(self.turns) - n_dropped) // 4)  # so that prompts begin alike, which servers keep
-        return self.laid_out(-(-n_dropped // step) * step)
+        if n_dropped > self.n_dropped:  # a quarter of the others, too, so that prompts begin alike, which servers keep
+            self.n_dropped = n_dropped + (len(self.turns) - n_dropped) // 4
+        return self.laid_out(self.n_dropped)
 
     def laid_out(self, n_dropped: int) -> tuple[Message, ...]:
         head = self.head + f"\n\n({n_dropped} of your earlier turns are left out.)" * bool(n_dropped)

@@ -49,7 +49,10 @@ def task(row: Fields) -> Task:
     """
     question = str(next(filter(None, (row.pop(name, None) for name in QUESTIONS)), ""))
     question = f"{row.pop('Body')} {question}" if "Body" in row else question  # as SVAMP has it
-    name, options = id_of(row, question), _options(row.pop("choices", row.pop("options", None)))
+    is_label = len(str(row.get("answer"))) < 3  # whose question makes no sense without its options
+    names = [each for each in ("choices", "options") if is_label or isinstance(listed(row.get(each)), list | dict)]
+    given = next((row.pop(each) for each in names if each in row), None)
+    name, options = id_of(row, question), _options(given)
     if not isinstance(row.get("answer", []), list):
         row["answer"] = [row["answer"]]
     fields = decoded(row, Answered)
@@ -106,7 +109,7 @@ def _right(answers: list[Any], options: dict[str, str]) -> list[str]:
     chosen = [
         (label, " ".join(text.split()))
         for i, (label, text) in enumerate(options.items())
-        if given.strip("().") == label
+        if given.strip("().").lower() == label.strip("().").lower()
         or (is_text and given == text.strip())
         or (given == str(i) and given not in options)
     ]

@@ -209,7 +209,11 @@ def _records(path: str, text: str) -> list[object]:
         raise DataError(path, f"no table ({problem})", "quotes around cells of several lines") from None
     if None in set().union(*rows):
         raise DataError(path, "a row with more cells than the header", "quotes around cells with a separator")
-    return [{column: text for column, text in row.items() if text and column} for row in rows]
+    records: list[Any] = [{column: text for column, text in row.items() if text and column} for row in rows]
+    for record in records:  # which has no other form for several answers
+        if isinstance(texts := listed(record.get("answer")), list) and {*map(type, texts)} == {str}:
+            record["answer"] = texts
+    return records
 
 
 def listed(value: Any) -> Any:

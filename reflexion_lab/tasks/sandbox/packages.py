@@ -88,4 +88,4 @@ def _with_needs(name: str, known: dict[str, metadata.Distribution]) -> bool:
 @functools.cache
 def _providers() -> dict[str, list[str]]:
     """Names of distributions by module."""
-    return dict(metadata.packages_distributions())
+    return {module: [name for name in of if name] for module, of in metadata.packages_distributions().items()}

@@ -48,6 +48,8 @@ _FRACTION = re.compile(r"\\[dt]?frac\s*\{([^{}]{1,400})\}\s*\{([^{}]{1,400})\}")
 _TEXT = re.compile(r"\\(?:text(?:bf|it|rm)?|math(?:bf|it|rm)|mbox)\s*\{([^{}]{0,400})\}")
 _LATEX = re.compile(r"(?<!\\)\\[!,;: ]|\\(?:left|right|q?quad|degree)\b|\^\{?\\circ\}?|(?<=\\)[dt](?=frac)")
 _DROPPED = re.compile(r"\\?[$%]|[€£¥]|(?<=[0-9])\{(?=,\})|(?<=,)\}(?=[0-9])")
+_ANGLES = re.compile(r"<<[^<>\n]*>>|</?[A-Za-z][^<>\n]*>|<([0-9.,$ ]+)>")
+"""Computations of GSM8K, tags of HTML, and marks around an answer."""
 _GROUPS = re.compile(r"(?<=[0-9])[\u00a0\u2009\u202f](?=[0-9]{3}(?![0-9]))")
 _WHOLE = r"(?<![0-9.,/])(?<!/ )([0-9.,]++)(?<=[0-9])"
 _POWER = re.compile(_WHOLE + r" ?(?:\\times|\\cdot|[*×·x]) ?10 ?\^ ?\{?(-?[0-9]{1,3})\}?")
@@ -78,10 +80,11 @@ _TAG = re.compile(r"</?answer>", re.IGNORECASE)
 _TAGGED = re.compile(r"<answer>((?:(?!<answer>).)*?)</answer>", re.IGNORECASE | re.DOTALL)
 _BLANK = re.compile(r"\n[ \t]*\n")
 _INTRODUCTION = re.compile(r"\A[^\n]*?[A-Za-z]{2}[^\n]*:[*_ \t]*\n")
-_STARTS = r"(?:The|It|This|That|Because|So|However|Since|As|I|In|We|He|She|They|His|Her|Its|Their|You|An?)\b"
+_STARTS = r"(?:The|It|This|That|Because|So|However|Since|As|I|In|We|He|She|They|His|Her|Its|Their|You|An?"
+_STARTS += r"|Therefore|Hence|Thus|Then|Here|There|Indeed|Although|While|When|If|For|First|Finally|But|And|Both|Note)\b"
 _ABBREVIATED = re.compile(  # titles; initials, two of them unless a sentence begins there, or within a name
-    rf"""\b(?:St|Dr|Mr|Ms|Mrs|(?<=\w[ ])No(?=\.[ ][0-9])|(?:(?:[A-Z]\.[ ]?)+[A-Z]|Jr|Sr|Inc)(?!\.[ ]{_STARTS})
-    |[A-Z][a-z]+[ ](?:[A-Z]\.[ ]?)*[A-Z](?=\.[ ][A-Z][\w'-]+(?:[.,;!?)]|$)))\.""",
+    rf"""\b(?:St|Dr|Mr|Ms|Mrs|(?<=\w[ ])No(?=\.[ ][0-9])|(?:(?:[A-Z]\.[ ]?){{1,4}}[A-Z]|Jr|Sr|Inc)(?!\.[ ]{_STARTS})
+    |[A-Z][a-z]+[ ](?:[A-Z]\.[ ]?){{0,4}}[A-Z](?!\.[ ]{_STARTS})(?=\.[ ][A-Z][\w'-]+(?:[.,;!?)]|$)))\.""",
     re.VERBOSE,
 )
 _SENTENCE = re.compile(r"[.!?](?=\s|$)")
@@ -174,9 +177,12 @@ RULES = ("label", "boxed", "hashes", "tag", "phrase", "json", "last_number", "la
 
 def key(task: Task, answer: str) -> object:
     """What answers that count as equal in a vote share: the option, number or words; "" without an answer."""
-    for label, text in task.data.get("options", {}).items():
-        if exact(answer) in map(exact, (label, text, f"{label} {text}", f"option {label}")):
-            return label
+    options = task.data.get("options")
+    pairs = options.items() if isinstance(options, dict) else ()
+    for form in ("{0}", "option {0}", "{0} {1}", "{1}"):
+        for option in pairs:
+            if exact(answer) == exact(form.format(*option)) != "":
+                return str(option[0])
     value = numeric(answer) if task.data.get("is_number") else None
     return (literal if task.data.get("is_symbolic") else exact)(answer) if value is None else value
 
@@ -267,7 +273,7 @@ def _value(text: str, start: int) -> tuple[str, int]:
     if text[start:end].strip():
         return text[start:end], end
     rest = text[end : end + ANSWER_CHARS + 100]
-    block = _BLANK.split(rest.lstrip())[0]
+    block = re.sub(r"(?m)^[ \t]*>[ \t]?", "", _BLANK.split(rest.lstrip())[0])
     if block.startswith("```"):
         block = rest.lstrip().partition("\n")[2].partition("\n```")[0]
     return block, end + rest.find(block) + len(block)
@@ -315,7 +321,10 @@ def unmarked(text: str) -> str:
 
 def _cleaned(raw: str, is_number: bool) -> str:
     """The answer without marks; the number in it, if it is one and no part of an expression or a list."""
-    text = unmarked(raw)
+    text = unmarked(_ANGLES.sub(r"\1", raw) if is_number else raw)
+    forms = re.split(r",? or |, ", _plain(text)) if is_number else []
+    if len(forms) > 1 and len(values := {numeric(form) for form in forms}) == 1 and None not in values:
+        return forms[0]
     for part in (text.rpartition("=")[2], text) if is_number else ():
         plain = _plain(part)
         number = _ONLY.fullmatch(plain) or _ANY_NUMBER.search(plain)

@@ -170,7 +170,7 @@ def test_the_oldest_turns_are_left_out_where_the_prompt_would_not_fit(context):
     assert len(newest) == 1 + 2 * (30 - (int(dropped[1]) if dropped else 0))
     assert (dropped is None) == (context == 1600)
     heads = {messages[0].content for messages in model.received}  # which servers do not read again
-    assert len(heads) == {300: 30, 900: 7, 1600: 2}[context]
+    assert len(heads) == {300: 30, 900: 6, 1600: 2}[context]
 
 
 def test_long_observations_are_cut_in_prompts_and_records():

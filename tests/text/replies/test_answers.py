@@ -30,6 +30,8 @@ def question(is_number: bool) -> Task:
         ("<answer>7 (see 2)</answer>", "7", "tag"),
         ("<answer>She sells 9 eggs and makes 18 dollars</answer>", "18", "last_number"),
         ("Use <answer>...</answer>, <answer>3</answer> as an example.\nAnswer: 18", "18", "label"),
+        ("Answer:\n> 18", "18", "label"), ("Answer: <b>18</b>", "18", "label"),
+        ("Answer: 3+4=<<3+4=7>>7", "7", "label"), ("Answer: 3/4 or 0.75", "3/4", "label"),
         ("Answer: 18 = 9 * 2", "18", "label"), ("Answer: 2 million people", "2e6", "label"),
         ("So 1.5 \\times 10^{3}", "1.5e3", "last_number"), ("Answer: 2\u202f000\u202f000", "2000000", "label"),
         ("Answer: 5 * 3 = 15 apples, so there are 15", "15", "label"),
@@ -46,7 +48,7 @@ def test_a_number_is_read_from_a_reply_by_the_named_rule(reply, answer, rule):
     "text",
     [
         "2\\sqrt{3}", "\\sqrt{2}", "2x", "x^2", "2^10", "2 + 3i", "2k", "(2, 3)", "2 or 3", "2-3", "2 * 3", "5, -5",
-        "3/4 million", "\\sqrt{\\frac{3}{4}}", "e^{\\frac{3}{4}}", "-(2)", "2:30", "2 000 000",
+        "3/4 million", "\\sqrt{\\frac{3}{4}}", "e^{\\frac{3}{4}}", "-(2)", "x > 2", "2:30", "2 000 000",
     ],
 )  # fmt: skip
 def test_a_number_within_something_else_is_not_the_answer(text):
@@ -65,6 +67,7 @@ def test_a_number_within_something_else_is_not_the_answer(text):
         ("The answer is J. K. Rowling. She wrote it.", "J. K. Rowling", "phrase"),
         ("The answer is U.S. Route 66. Yes.", "U.S. Route 66", "phrase"),
         ("The answer is Malcolm X. He was born.", "Malcolm X", "phrase"),
+        ("The answer is Vitamin C. Therefore, we take it.", "Vitamin C", "phrase"),
         ("The answer is Group A. Groups B and C are other.", "Group A", "phrase"),
         ("The answer is C. Because it is.", "C", "phrase"),
         ("The answer is option B. The others are not.", "option B", "phrase"),
@@ -113,19 +116,15 @@ def test_a_reply_that_broke_off_holds_no_answer_without_a_mark():
     assert extract_answer("Answer: 3\nSince", question(True), broke_off=True) == ("3", "label")
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("1,234.50", Fraction(2469, 2)), ("$5", 5), ("50%", 50), ("3/4", Fraction(3, 4)),
-        ("\\dfrac{-3}{4}", Fraction(-3, 4)),
-        ("1 1/2", Fraction(3, 2)), ("\u22122", -2), ("2e3", 2000), ("x = 7", 7), ("12 apples", 12), ("5 m", 5),
-        ("20 km/h", 20), ("\\$1{,}000.", 1000), ("3.0", 3), (".5", Fraction(1, 2)),
-        ("3,5", None), ("10\u00b2", None), ("5 and 6", None), ("1e999", None), ("1/0", None), ("\u0663\u0664", None),
-        ("90^\\circ", 90), ("2 million", 2_000_000), ("1.5\\times 10^3", 1500), ("2.5 x 10^3", 2500),
-        ("2 hundred thousand", 200_000), ("1 1/2 million", None), ("1 million and a half", None),
-        ("nan", None), ("3i", None), ("2x", None), ("5 - x", None), ("5\\pi", None), ("", None), ("9" * 400, None),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "value"), [
+    ("1,234.5", Fraction(2469, 2)), ("$5", 5), ("3/4", Fraction(3, 4)), ("\\dfrac{-3}{4}", Fraction(-3, 4)),
+    ("1 1/2", Fraction(3, 2)), ("\u22122", -2), ("2e3", 2000), ("x = 7", 7), ("12 apples", 12), ("5 m", 5), ("50%", 50),
+    ("20 km/h", 20), ("\\$1{,}000.", 1000), ("3.0", 3), (".5", Fraction(1, 2)),
+    ("3,5", None), ("10\u00b2", None), ("5 and 6", None), ("1e999", None), ("1/0", None), ("\u0663\u0664", None),
+    ("90^\\circ", 90), ("2 million", 2_000_000), ("1.5\\times 10^3", 1500), ("2.5 x 10^3", 2500),
+    ("2 hundred thousand", 200_000), ("1 1/2 million", None), ("1 million and a half", None),
+    ("nan", None), ("3i", None), ("2x", None), ("5 - x", None), ("5\\pi", None), ("", None), ("9" * 400, None),
+])  # fmt: skip
 def test_numeric_reads_one_number_and_nothing_doubtful(text, value):
     assert numeric(text) == value
 
@@ -156,8 +155,8 @@ HOSTILE = [
     "Answer: " + "1,111" * 1_900, '{"' * 400_000, "Answer: " + "1/" * 4_900, "Answer: " + "\\frac{" * 1_500,
     "*" * 900_000, "the answer is " * 70_000, "<answer>" * 120_000,
     "Answer: 5\n\n" + "`" * 99_000 + "\n" + "x\n" * 99_000,
-    "Answer: " + "A. " * 3_000, "[" + "," * 900_000, "Answer: " + "1 million " * 900, "```\n" + " " * 900_000,
-    "2 " * 450_000, "Answer: " + "A" * 9_000, "Answer: " + "\\text{" * 1_600,
+    "The answer is " + "A. " * 300_000 + "The end.", "[" + "," * 900_000, "Answer: " + "1 million " * 900,
+    "```\n" + " " * 900_000,    "2 " * 450_000, "Answer: " + "A" * 9_000, "Answer: " + "\\text{" * 1_600,
 ]  # fmt: skip
 
 
