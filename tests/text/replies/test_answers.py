@@ -117,7 +117,7 @@ def test_a_reply_that_broke_off_holds_no_answer_without_a_mark():
 
 
 @pytest.mark.parametrize(("text", "value"), [
-    ("1,234.5", Fraction(2469, 2)), ("$5", 5), ("3/4", Fraction(3, 4)), ("\\dfrac{-3}{4}", Fraction(-3, 4)),
+    ("1,234.50", Fraction(2469, 2)), ("$5", 5), ("3/4", Fraction(3, 4)), ("\\dfrac{-3}{4}", Fraction(-3, 4)),
     ("1 1/2", Fraction(3, 2)), ("\u22122", -2), ("2e3", 2000), ("x = 7", 7), ("12 apples", 12), ("5 m", 5), ("50%", 50),
     ("20 km/h", 20), ("\\$1{,}000.", 1000), ("3.0", 3), (".5", Fraction(1, 2)),
     ("3,5", None), ("10\u00b2", None), ("5 and 6", None), ("1e999", None), ("1/0", None), ("\u0663\u0664", None),
