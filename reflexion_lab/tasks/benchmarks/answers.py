@@ -49,7 +49,8 @@ def task(row: Fields) -> Task:
     """
     question = str(next(filter(None, (row.pop(name, None) for name in QUESTIONS)), ""))
     question = f"{row.pop('Body')} {question}" if "Body" in row else question  # as SVAMP has it
-    is_label = len(str(row.get("answer"))) < 3  # whose question makes no sense without its options
+    label = str(row.get("answer")).strip("(). ")
+    is_label = len(label) == 1 and label.isalpha()  # whose question makes no sense without its options
     names = [each for each in ("choices", "options") if is_label or isinstance(listed(row.get(each)), list | dict)]
     given = next((row.pop(each) for each in names if each in row), None)
     name, options = id_of(row, question), _options(given)

@@ -321,7 +321,7 @@ def unmarked(text: str) -> str:
 
 def _cleaned(raw: str, is_number: bool) -> str:
     """The answer without marks; the number in it, if it is one and no part of an expression or a list."""
-    text = unmarked(_ANGLES.sub(r"\1", raw) if is_number else raw)
+    text = unmarked(_ANGLES.sub(r" \1 ", raw) if is_number else raw)
     forms = re.split(r",? or |, ", _plain(text)) if is_number else []
     if len(forms) > 1 and len(values := {numeric(form) for form in forms}) == 1 and None not in values:
         return forms[0]
