@@ -208,8 +208,9 @@ class _Work:
             size = sum(estimated(message.content) + PER_MESSAGE for message in messages)
             if self.limit is None or size <= self.limit:
                 break
-        if n_dropped > self.n_dropped:  # a quarter of the others, too, so that prompts begin alike, which servers keep
-            self.n_dropped = n_dropped + (len(self.turns) - n_dropped) // 4
+        if not n_dropped <= self.n_dropped <= (n_dropped + len(self.turns)) // 2:
+            # a quarter of the others, too, so that prompts begin alike, which servers keep
+            self.n_dropped = n_dropped + (len(self.turns) - n_dropped) // 4 * bool(n_dropped)
         return self.laid_out(self.n_dropped)
 
     def laid_out(self, n_dropped: int) -> tuple[Message, ...]:

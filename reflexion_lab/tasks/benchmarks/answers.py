@@ -52,7 +52,10 @@ def task(row: Fields) -> Task:
     label = str(row.get("answer")).strip("(). ")
     is_label = len(label) == 1 and label.isalpha()  # whose question makes no sense without its options
     names = [each for each in ("choices", "options") if is_label or isinstance(listed(row.get(each)), list | dict)]
+    names.sort(key=lambda each: not isinstance(listed(row.get(each)), list | dict))
     given = next((row.pop(each) for each in names if each in row), None)
+    if type(row.get("answer")) is int and isinstance(given, list) and row["answer"] in given:
+        row["answer"] = str(row["answer"])  # a number among numbers, no place
     name, options = id_of(row, question), _options(given)
     if not isinstance(row.get("answer", []), list):
         row["answer"] = [row["answer"]]
@@ -95,6 +98,7 @@ def _options(value: Any) -> dict[str, str]:
             options = {"label": ascii_uppercase[: len(options)], "text": options}
         if options.keys() >= {"label", "text"}:
             options = dict(zip(options["label"], options["text"], strict=True))
+        options = {label: text for label, text in options.items() if text is not None}
         return {label: str(text) for label, text in msgspec.convert(options, dict[str, str | int | float]).items()}
     except (AttributeError, TypeError, ValueError):
         expected = "a list of texts, an object of texts, or one of the lists `label` and `text`"
@@ -106,11 +110,13 @@ def _right(answers: list[Any], options: dict[str, str]) -> list[str]:
     the answers are not one label, number from 0 (an integer is no text), or text of one option.
     """
     given = str(answers[0]).strip() if len(answers) == 1 else ""
-    is_text = bool(answers) and type(answers[0]) is not int
+    is_text = bool(answers) and not (type(answers[0]) is int and answers[0] in range(len(options)))
+    texts = [text.strip() for text in options.values()]
     chosen = [
         (label, " ".join(text.split()))
         for i, (label, text) in enumerate(options.items())
-        if given.strip("().").lower() == label.strip("().").lower()
+        if given.strip("().") == label
+        or (given not in texts and given.strip("().").lower() == label.strip("().").lower())
         or (is_text and given == text.strip())
         or (given == str(i) and given not in options)
     ]

@@ -80,7 +80,7 @@ def read(
         if not isfile(path):  # noqa: PTH113 - as above
             raise DataError("benchmark.load.path", f"{path}, no such file", f"a file: {', '.join(FILES)}")
         data = Path(path).read_bytes()
-        rows, digest = _rows(path, data), hashlib.sha256(data).hexdigest()
+        rows, digest = _rows(path, data, fields.get("answer", "")), hashlib.sha256(data).hexdigest()
         stem = Path(path.removesuffix(".gz")).stem
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the rows' own code, such as "\d" and `1if`
@@ -175,7 +175,7 @@ def checked(task: Task) -> Task:
     return task
 
 
-def _rows(path: str, data: bytes) -> Iterable[object]:
+def _rows(path: str, data: bytes, column: str) -> Iterable[object]:
     """Rows, as text that is JSON or as columns, with None for a blank line."""
     text = unpacked(path, data)
     encoding = "utf-16" if text.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
@@ -185,7 +185,7 @@ def _rows(path: str, data: bytes) -> Iterable[object]:
         line = text.count(b"\n", 0, problem.start) + 1
         raise DataError(f"{path}, line {line}", f"bytes that are no text ({problem})", "UTF-8") from None
     if path.lower().removesuffix(".gz").endswith(TABLES):
-        return _records(path, decoded)
+        return _records(path, decoded, column)
     if re.match(r"\s*\{\s*\n", decoded):
         raise DataError(path, "a JSON object over several lines", "an object a line, or an array of objects")
     if not decoded.lstrip().startswith("["):
@@ -196,7 +196,7 @@ def _rows(path: str, data: bytes) -> Iterable[object]:
         raise DataError(path, f"no array ({problem})", "a JSON array of rows") from None
 
 
-def _records(path: str, text: str) -> list[object]:
+def _records(path: str, text: str, column: str) -> list[object]:
     """Rows of a table whose first line names the columns."""
     csv.field_size_limit(2**31 - 1)
     separator = max(",;\t", key=text.partition("\n")[0].count)
@@ -211,8 +211,9 @@ def _records(path: str, text: str) -> list[object]:
         raise DataError(path, "a row with more cells than the header", "quotes around cells with a separator")
     records: list[Any] = [{column: text for column, text in row.items() if text and column} for row in rows]
     for record in records:  # which has no other form for several answers
-        if isinstance(texts := listed(record.get("answer")), list) and {*map(type, texts)} == {str}:
-            record["answer"] = texts
+        for name in [each for each in record if each.lower() == "answer" or each == column]:
+            if isinstance(texts := listed(record[name]), list) and {*map(type, texts)} == {str}:
+                record[name] = texts
     return records
 
 

@@ -69,7 +69,7 @@ def _with_module(name: str) -> list[str]:
         return any(all(map(operator.eq, module, (top, *below))) for module in modules)
 
     here = _providers().get(top, [])
-    return [dist for dist in here if has_module(dist)] if below else here
+    return [dist for dist in here if _with_needs(dist, {}) and has_module(dist)] if below else here
 
 
 def _with_needs(name: str, known: dict[str, metadata.Distribution]) -> bool:

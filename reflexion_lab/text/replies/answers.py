@@ -48,7 +48,11 @@ _FRACTION = re.compile(r"\\[dt]?frac\s*\{([^{}]{1,400})\}\s*\{([^{}]{1,400})\}")
 _TEXT = re.compile(r"\\(?:text(?:bf|it|rm)?|math(?:bf|it|rm)|mbox)\s*\{([^{}]{0,400})\}")
 _LATEX = re.compile(r"(?<!\\)\\[!,;: ]|\\(?:left|right|q?quad|degree)\b|\^\{?\\circ\}?|(?<=\\)[dt](?=frac)")
 _DROPPED = re.compile(r"\\?[$%]|[€£¥]|(?<=[0-9])\{(?=,\})|(?<=,)\}(?=[0-9])")
-_ANGLES = re.compile(r"<<[^<>\n]*>>|</?[A-Za-z][^<>\n]*>|<([0-9.,$ ]+)>")
+_BREAKS = re.compile(r"</?(?:br|p|td|th|tr|li|div)\b[^<>\n]*>", re.IGNORECASE)
+_ANGLES = re.compile(
+    r"<<[^<>\n]*[=*/+][^<>\n]*>>|</?[A-Za-z][A-Za-z0-9]*(?:[ ][\w-]+=[\"'][^<>\n\"']*[\"'])*[ ]?/?>"
+    r"|<<?([^<>\n]*[0-9][^<>\n]*)>>?"
+)
 """Computations of GSM8K, tags of HTML, and marks around an answer."""
 _GROUPS = re.compile(r"(?<=[0-9])[\u00a0\u2009\u202f](?=[0-9]{3}(?![0-9]))")
 _WHOLE = r"(?<![0-9.,/])(?<!/ )([0-9.,]++)(?<=[0-9])"
@@ -81,9 +85,11 @@ _TAGGED = re.compile(r"<answer>((?:(?!<answer>).)*?)</answer>", re.IGNORECASE | 
 _BLANK = re.compile(r"\n[ \t]*\n")
 _INTRODUCTION = re.compile(r"\A[^\n]*?[A-Za-z]{2}[^\n]*:[*_ \t]*\n")
 _STARTS = r"(?:The|It|This|That|Because|So|However|Since|As|I|In|We|He|She|They|His|Her|Its|Their|You|An?"
-_STARTS += r"|Therefore|Hence|Thus|Then|Here|There|Indeed|Although|While|When|If|For|First|Finally|But|And|Both|Note)\b"
+_STARTS += r"|Therefore|Hence|Thus|Then|Here|There|Indeed|Although|While|When|If|For|First|Finally|But|And|Both|Note"
+_STARTS += r"|Additionally|Moreover|Furthermore|Specifically|Similarly|Consequently|Overall|Otherwise|Yes|No|Correct)\b"
 _ABBREVIATED = re.compile(  # titles; initials, two of them unless a sentence begins there, or within a name
-    rf"""\b(?:St|Dr|Mr|Ms|Mrs|(?<=\w[ ])No(?=\.[ ][0-9])|(?:(?:[A-Z]\.[ ]?){{1,4}}[A-Z]|Jr|Sr|Inc)(?!\.[ ]{_STARTS})
+    rf"""\b(?:St|Dr|Mr|Ms|Mrs|(?<=\w[ ])No(?=\.[ ][0-9])|(?:Jr|Sr|Inc)(?!\.[ ][A-Z])
+    |(?:[A-Z]\.[ ]?){{1,4}}[A-Z](?!\.[ ]{_STARTS})
     |[A-Z][a-z]+[ ](?:[A-Z]\.[ ]?){{0,4}}[A-Z](?!\.[ ]{_STARTS})(?=\.[ ][A-Z][\w'-]+(?:[.,;!?)]|$)))\.""",
     re.VERBOSE,
 )
@@ -273,7 +279,8 @@ def _value(text: str, start: int) -> tuple[str, int]:
     if text[start:end].strip():
         return text[start:end], end
     rest = text[end : end + ANSWER_CHARS + 100]
-    block = re.sub(r"(?m)^[ \t]*>[ \t]?", "", _BLANK.split(rest.lstrip())[0])
+    rest = re.sub(r"(?m)^[ \t]*>[ \t]?", "", rest) if rest.lstrip().startswith(">") else rest
+    block = _BLANK.split(rest.lstrip())[0]
     if block.startswith("```"):
         block = rest.lstrip().partition("\n")[2].partition("\n```")[0]
     return block, end + rest.find(block) + len(block)
@@ -321,7 +328,7 @@ def unmarked(text: str) -> str:
 
 def _cleaned(raw: str, is_number: bool) -> str:
     """The answer without marks; the number in it, if it is one and no part of an expression or a list."""
-    text = unmarked(_ANGLES.sub(r" \1 ", raw) if is_number else raw)
+    text = unmarked(_ANGLES.sub(r" \1 ", _BREAKS.sub(" ; ", raw)) if is_number else raw)
     forms = re.split(r",? or |, ", _plain(text)) if is_number else []
     if len(forms) > 1 and len(values := {numeric(form) for form in forms}) == 1 and None not in values:
         return forms[0]

@@ -72,8 +72,9 @@ ASKED = "2 + 2?\n\nA) 0\nB) 4\nC) -4\nD) 6\n\nAnswer with one of A, B, C, D."
     ({"ID": "a", "Problem": "x?", "Answer": 33, "unique_id": "b"}, "x?", ["33"], ["3"]),
     ({"ID": "b", "Body": "He has 2.", "Question": "x?", "Answer": 6.0}, "He has 2. x?", ["6"], ["2"]),
     (MMLU, ASKED, ["B", "(B)", "B. 4", "Option B"], ["1", "A", "4", "C) -4"]),
-    (MMLU | {"answer": "b"}, ASKED, ["b"], ["C"]),
+    (MMLU | {"answer": "b", "choices": [*MMLU["choices"], None]}, ASKED, ["b"], ["C"]),
     ({"question": "x?", "answer": "Oslo", "options": "of another kind"}, "x?", ["Oslo"], ["B"]),
+    ({"question": "x?", "answer": 5, "choices": [4, 5]}, "x?\n\nA) 4\nB) 5\n\nAnswer with one of A, B.", ["B"], ["A"]),
     ({"question": "x?", "options": "['cat', 'dog']", "answer": "dog"},
      "x?\n\nA) cat\nB) dog\n\nAnswer with one of A, B.", ["B", "dog", "B) dog"], ["A", "cat"]),
     ({"question": "x?", "choices": {"label": ["1", "2"], "text": ["a", "b"]}, "answer": "1"},
@@ -136,4 +137,6 @@ def test_a_list_of_texts_in_a_table_holds_alternatives(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text('id,question,answer\na,x?,"[""Oslo"", ""Oslo, Norway""]"\nb,y?,"[1, 2]"\n')
     first, second = jsonl(str(path)).tasks
+    path.write_text(path.read_text().replace("answer", "places"))
+    assert passes(jsonl(str(path), fields={"answer": "places"}).tasks[0], "Oslo, Norway")
     assert (passes(first, "Oslo"), passes(first, "Rome"), passes(second, "1")) == (True, False, False)
