@@ -102,7 +102,7 @@ def _options(value: Any) -> dict[str, str]:
         return {label: str(text) for label, text in msgspec.convert(options, dict[str, str | int | float]).items()}
     except (AttributeError, TypeError, ValueError):
         expected = "a list of texts, an object of texts, or one of the lists `label` and `text`"
-        raise DataError("field $.choices", repr(value)[:80], expected) from None
+        raise DataError("field $.choices or $.options", repr(value)[:80], expected) from None
 
 
 def _right(answers: list[Any], options: dict[str, str]) -> list[str]:
